@@ -36,6 +36,7 @@ func layerList() []string {
 		in + "telemetry",
 		in + "certmetrics",
 		in + "install",
+		in + "auth/httpsclient",
 		in + "auth/issuers",
 		in + "auth/ldap",
 		in + "record/redacted",

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,14 +26,13 @@ type accessTokens struct {
 	now  func() time.Time
 }
 
-// accessToken is one compiled token. There may be a hundred thousand: equal parts are
-// stored once.
+// accessToken is one compiled token. There may be a hundred thousand.
 type accessToken struct {
 	id     string
 	digest [sha256.Size]byte
 	// issuedAt is zero if the document does not say it.
 	issuedAt, expiresAt time.Time
-	identity            *sharedIdentity
+	user                authenticationv1.UserInfo
 	audiences           []string
 }
 
@@ -50,18 +50,17 @@ func newAccessTokens(
 		now: clock(), violations: violations,
 		ids: make(map[string]*Token, len(tokens)), hashes: make(map[[sha256.Size]byte]*Token, len(tokens)),
 	}
-	shared := newInterner()
 	// One allocation for all of them.
 	known := make([]accessToken, len(tokens))
 	for i := range tokens {
 		t := &tokens[i]
 		known[i] = accessToken{
-			id:        shared.copy(t.Name),
+			id:        t.Name,
 			digest:    c.check(t),
 			issuedAt:  t.CreationTimestamp.UTC(),
 			expiresAt: t.Spec.ExpiresAt.UTC(),
-			identity:  shared.identity(&t.Spec.User),
-			audiences: shared.list(t.Spec.Audiences),
+			user:      *t.Spec.User.DeepCopy(),
+			audiences: slices.Clone(t.Spec.Audiences),
 		}
 		a.byID[known[i].id] = &known[i]
 	}
@@ -107,7 +106,7 @@ func (a *accessTokens) authenticate(_ context.Context, in *Input, e *explanation
 		return v
 	}
 	v.outcome, v.reason = Yes, ReasonOK
-	v.identity, v.audiences = known.identity.info(), good
+	v.identity, v.audiences = &known.user, good
 	v.issuedAt, v.expiresAt = known.issuedAt, known.expiresAt
 	return v
 }

@@ -56,8 +56,6 @@ type Spec struct {
 	// LoginKeys are the keys of login tokens, as the configuration names them and
 	// in that order. The first signs.
 	LoginKeys []LoginKey
-	// Attempts limits guessing. It may be nil.
-	Attempts Attempts
 	// Random is the source of ids of login tokens. It is required for logins, and must
 	// be safe for concurrent use.
 	Random io.Reader
@@ -86,11 +84,9 @@ type Issuer struct {
 	Source, Field string
 	// Config is upstream's configuration, with upstream's defaults.
 	Config *apiserver.JWTAuthenticator
-	// KeysJSON is the content of the issuer's keysFile, nil without one: a JSON Web
-	// Key Set. Compile ignores it; it is for the function that sets Keys.
-	KeysJSON []byte
-	// Keys are the issuer's keys. Nil is an issuer whose keys are unavailable, such as
-	// offline: its tokens cannot be decided on.
+	// Keys are the issuer's keys: a *jwt.KeySet of its keysFile, or those that are fetched.
+	// Nil is an issuer whose keys are unavailable, such as offline: its tokens cannot be
+	// decided on.
 	Keys jwt.Keys
 	// Groups are the look-ups of the issuer's groupSources, in their order. They may be
 	// missing, such as offline: the groups of these sources are unknown.

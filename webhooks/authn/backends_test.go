@@ -62,7 +62,7 @@ func backends(t *testing.T, identity authenticationv1.UserInfo) map[string]func(
 	return map[string]func() (Outcome, Reason){
 		"access token": func() (Outcome, Reason) {
 			text, _ := NewToken("ci", [25]byte{1})
-			known := &accessToken{id: "ci", digest: sha256.Sum256([]byte(text)), expiresAt: time.Unix(2000, 0), identity: newInterner().identity(&identity)}
+			known := &accessToken{id: "ci", digest: sha256.Sum256([]byte(text)), expiresAt: time.Unix(2000, 0), user: identity}
 			tokens := accessTokens{byID: map[string]*accessToken{"ci": known}, now: now}
 			return by(backend{AccessTokens, isAccessToken, tokens.authenticate}, text)
 		},

@@ -66,17 +66,6 @@ type NamedDirectory struct {
 	Directory Directory
 }
 
-// Attempts bound the guesses at each account, whatever names are typed for it.
-// Implementations are safe for concurrent use.
-type Attempts interface {
-	// Begin begins an attempt to log in to an account, unless there were too many. The
-	// account is the directory's name and the account's Key; the client is
-	// LoginRequest.Client. If there were too many, wait is positive and end is nil. The
-	// wait must not be shown to the caller, because names without an account never have
-	// one. Otherwise end must be called once, with the outcome.
-	Begin(account, client string) (end func(Outcome), wait time.Duration)
-}
-
 // LoginRequest is a request to log in with a password, or to renew a login token.
 type LoginRequest struct {
 	// Directory is the name of the directory; "" is the only one.
@@ -86,8 +75,6 @@ type LoginRequest struct {
 	// Token is a login token that is to be renewed, instead of name and password.
 	// It may have expired, as long as its session has not.
 	Token string
-	// Client identifies the caller: an address.
-	Client string
 }
 
 // LoginDecision is the result of a LoginRequest.

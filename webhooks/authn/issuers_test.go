@@ -29,8 +29,8 @@ func newSigner(t testing.TB) signer {
 	return signer{key}
 }
 
-func (s signer) keys() jwt.StaticKeys {
-	return jwt.StaticKeys{{ID: "one", Algorithm: "ES256", Public: s.key.Public()}}
+func (s signer) keys() *jwt.KeySet {
+	return jwt.NewKeySet(jwt.Key{ID: "one", Algorithm: "ES256", Public: s.key.Public()})
 }
 
 // sign makes a token for jane, and one more hour, with more or other claims.

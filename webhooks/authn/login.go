@@ -33,7 +33,6 @@ const maxTyped = 256
 type logins struct {
 	directories []NamedDirectory
 	tokens      loginTokens
-	attempts    Attempts
 	random      io.Reader
 
 	tokenTTL, sessionTTL time.Duration
@@ -73,34 +72,18 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	}
 	// Directories ignore space around names.
 	name := strings.TrimSpace(req.Username)
-	account, err := directory.Directory.Find(ctx, name)
-	switch {
-	case err == nil:
-	case errors.Is(err, ErrNoAccount):
+	account, notFound := directory.Directory.Find(ctx, name)
+	if notFound != nil {
 		account = nil
-	default:
-		return d.unavailable(err)
-	}
-	notFound, end := err, func(Outcome) {}
-	if account != nil {
-		var wait time.Duration
-		end, wait = l.begin(directory.Config.Name+" "+account.Key, req.Client)
-		if wait > 0 {
-			// The caller must not learn that there is an account: the name is treated like one
-			// without an account.
-			notFound = fmt.Errorf("%s: too many failed attempts, so the password is not tried for %s", account.DN, wait)
-			account, end = nil, func(Outcome) {}
+		if !errors.Is(notFound, ErrNoAccount) {
+			return d.unavailable(notFound)
 		}
 	}
-	outcome := Unknown
-	defer func() { end(outcome) }() // also when a directory panics
-
-	err = directory.Directory.Verify(ctx, account, req.Password)
+	err := directory.Directory.Verify(ctx, account, req.Password)
 	switch {
 	case err == nil && account != nil:
 	case err == nil || errors.Is(err, ErrWrongPassword):
-		outcome, d.Failed = No, true
-		d.Reason, d.Message = ReasonCredentials, credentialsMessage
+		d.Failed, d.Reason, d.Message = true, ReasonCredentials, credentialsMessage
 		if account == nil {
 			d.Detail = notFound.Error()
 		} else {
@@ -108,12 +91,9 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 		}
 		return d
 	default:
-		if errors.Is(err, ErrPasswordSent) {
-			outcome, d.Failed = No, true
-		}
+		d.Failed = errors.Is(err, ErrPasswordSent)
 		return d.unavailable(err)
 	}
-	outcome = Yes
 	now := l.tokens.now()
 	return s.issue(ctx, directory, account, d, &loginClaims{
 		Source: directory.Config.Name, Session: now.Unix(), Ends: now.Add(l.sessionTTL).Unix(), Name: name,
@@ -121,8 +101,7 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 }
 
 // credentialsMessage is the answer to every name and password that do not log in.
-const credentialsMessage = "wrong user name or password, or the account is not allowed to log in " +
-	"(hint: after several failed attempts, the right password is rejected too, for several minutes)"
+const credentialsMessage = "wrong user name or password, or the account is not allowed to log in"
 
 // renew checks a login token instead of a password. It looks up the user in the directory
 // again.
@@ -254,14 +233,6 @@ func (l *logins) directory(name string) (*NamedDirectory, LoginDecision) {
 	return nil, d
 }
 
-// begin begins an attempt, or returns how long the caller has to wait.
-func (l *logins) begin(account, client string) (end func(Outcome), wait time.Duration) {
-	if l.attempts == nil {
-		return func(Outcome) {}, 0
-	}
-	return l.attempts.Begin(account, client)
-}
-
 // unavailable is the decision if the directory cannot be asked.
 func (d LoginDecision) unavailable(err error) LoginDecision {
 	d.Outcome, d.Reason, d.Detail = Unknown, ReasonDirectory, err.Error()
@@ -332,7 +303,7 @@ func newLogins(spec *Spec, tokens loginTokens) *logins {
 	}
 	config := spec.Configuration.Login
 	l := &logins{
-		directories: spec.Directories, attempts: spec.Attempts, audiences: config.Audiences,
+		directories: spec.Directories, audiences: config.Audiences,
 		random:     spec.Random,
 		tokenTTL:   defaultTokenTTL,
 		sessionTTL: defaultSessionTTL,

@@ -268,7 +268,7 @@ func (d *decoder) staticKeys() {
 		}
 		for j := range spec.Issuers {
 			if spec.Issuers[j].Config.Issuer.URL == named.URL {
-				spec.Issuers[j].KeysJSON, spec.Issuers[j].Keys = data, jwt.StaticKeys(keys.All())
+				spec.Issuers[j].Keys = keys
 			}
 		}
 	}

@@ -75,7 +75,7 @@ func TestAuthenticationConfiguration(t *testing.T) {
 		t.Fatalf("%d issuers", n)
 	}
 	issuer := c.Authn.Issuers[0]
-	if issuer.Source != "a/upstream.yaml" || issuer.Field != "jwt[0]" || issuer.Config.Issuer.URL != "https://issuer.example" || string(issuer.KeysJSON) != keySet {
+	if issuer.Source != "a/upstream.yaml" || issuer.Field != "jwt[0]" || issuer.Config.Issuer.URL != "https://issuer.example" {
 		t.Errorf("%+v", issuer)
 	}
 	if keys, err := issuer.Keys.Find(t.Context(), "2011-04-29"); err != nil || len(keys) != 1 {

@@ -96,7 +96,7 @@ func TestGuideOfLogin(t *testing.T) {
 	mustBeUsed(t, map[string]string{"login.yaml": ours})
 	documents["login.yaml"] = strings.NewReplacer(directory, directory+ofDirectory, login, "\n"+another+login[1:]).Replace(ours) + fields
 	c := mustBeUsed(t, documents)
-	if len(c.Authn.Issuers) != 1 || c.Authn.Issuers[0].KeysJSON == nil || len(c.Directories) != 2 || len(c.Authn.Revocations) != 1 {
+	if len(c.Authn.Issuers) != 1 || c.Authn.Issuers[0].Keys == nil || len(c.Directories) != 2 || len(c.Authn.Revocations) != 1 {
 		t.Errorf("%d issuers, %d directories, %d revocations", len(c.Authn.Issuers), len(c.Directories), len(c.Authn.Revocations))
 	}
 	if c.Directories[0].Config.CertificateAuthority == "" || len(c.Authn.Configuration.Guard.AllowedGroups) != 1 {

@@ -83,7 +83,7 @@ func Compile(config *apiserver.JWTAuthenticator, keys Keys) (*Authenticator, fie
 		username:    prefixed(config.ClaimMappings.Username),
 		groups:      prefixed(config.ClaimMappings.Groups),
 		expressions: recorded.expressions(config),
-		warnings:    append(warnings(config), recorded.warnings(config)...),
+		warnings:    warnings(config),
 		config:      config.DeepCopy(),
 	}
 	if claim := config.ClaimMappings.UID.Claim; claim != "" {

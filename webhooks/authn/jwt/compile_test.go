@@ -99,20 +99,6 @@ func TestWarnings(t *testing.T) {
 			[]string{"claimMappings.username.claim unstable-name"},
 		},
 		{
-			"numbers as text", func(c *apiserver.JWTAuthenticator) {
-				c.ClaimMappings.Username = apiserver.PrefixedClaimOrExpression{Expression: `"oidc:" + string(claims.uid)`}
-				c.ClaimMappings.UID.Expression = `string(int(claims.uid))`
-				c.ClaimMappings.Extra = []apiserver.ExtraMapping{{Key: "example.com/x", ValueExpression: `type(claims.a.b) == int ? "i" : string(claims.a.b)`}}
-				c.ClaimValidationRules = []apiserver.ClaimValidationRule{{Expression: `string(claims.level) == "7"`}}
-			}, []string{"claimMappings.username.expression number-as-text", "claimValidationRules[0].expression number-as-text"},
-		},
-		{
-			"lists that cannot be mapped", func(c *apiserver.JWTAuthenticator) {
-				c.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Expression: `"groups" in claims ? claims.groups.split(",") : []`}
-				c.ClaimMappings.Extra = []apiserver.ExtraMapping{{Key: "example.com/x", ValueExpression: `claims.x.split(",").map(g, g)`}, {Key: "example.com/y", ValueExpression: `claims.x.split(" ")`}}
-			}, []string{"claimMappings.groups.expression never-matches", "claimMappings.extra[1].valueExpression never-matches"},
-		},
-		{
 			"no prefixes", func(c *apiserver.JWTAuthenticator) {
 				c.ClaimMappings.Username.Prefix, c.ClaimMappings.Groups.Prefix = new(""), new("")
 			}, []string{"claimMappings.username.prefix no-prefix", "claimMappings.groups.prefix no-prefix"},

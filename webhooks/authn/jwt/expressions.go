@@ -38,18 +38,16 @@ type recorder struct {
 	authenticationcel.Compiler
 
 	claims, user map[string]cel.Program
-	// asts are those of expressions over claims.
-	asts map[string]*cel.Ast
 }
 
 func newRecorder() *recorder {
-	return &recorder{authenticationcel.NewDefaultCompiler(), map[string]cel.Program{}, map[string]cel.Program{}, map[string]*cel.Ast{}}
+	return &recorder{authenticationcel.NewDefaultCompiler(), map[string]cel.Program{}, map[string]cel.Program{}}
 }
 
 // CompileClaimsExpression implements authenticationcel.Compiler.
 func (r *recorder) CompileClaimsExpression(expression authenticationcel.ExpressionAccessor) (authenticationcel.CompilationResult, error) {
 	result, err := r.Compiler.CompileClaimsExpression(expression)
-	r.claims[expression.GetExpression()], r.asts[expression.GetExpression()] = result.Program, result.AST
+	r.claims[expression.GetExpression()] = result.Program
 	return result, err
 }
 

@@ -1,6 +1,7 @@
 package jwt
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/rsa"
@@ -40,11 +41,26 @@ type KeySet struct {
 	byID map[string][]Key
 }
 
+var _ Keys = (*KeySet)(nil)
+
+// NewKeySet returns a set of keys.
+func NewKeySet(keys ...Key) *KeySet {
+	s := &KeySet{all: slices.Clone(keys), byID: map[string][]Key{}}
+	slices.SortStableFunc(s.all, func(a, b Key) int { return strings.Compare(a.ID, b.ID) })
+	for _, key := range s.all {
+		s.byID[key.ID] = append(s.byID[key.ID], key)
+	}
+	return s
+}
+
 // All returns the keys in the order of their ids.
 func (s *KeySet) All() []Key { return s.all }
 
-// Find returns the keys with an id, or all keys for "".
-func (s *KeySet) Find(id string) []Key {
+// Find implements Keys, for keys that never change.
+func (s *KeySet) Find(_ context.Context, id string) ([]Key, error) { return s.Keys(id), nil }
+
+// Keys returns the keys with an id, or all keys for "".
+func (s *KeySet) Keys(id string) []Key {
 	if id == "" {
 		return s.all
 	}
@@ -82,7 +98,7 @@ func ParseKeySet(jwks []byte) (*KeySet, error) {
 		return nil, errors.New("has no keys: must be a JSON Web Key Set with at least one")
 	}
 	var (
-		s               = &KeySet{byID: map[string][]Key{}}
+		keys            []Key
 		ignored, secret []string
 	)
 	for n, raw := range document.Keys {
@@ -93,27 +109,19 @@ func ParseKeySet(jwks []byte) (*KeySet, error) {
 		case err != nil:
 			ignored = append(ignored, where+" "+err.Error())
 		default:
-			s.all = append(s.all, key)
+			keys = append(keys, key)
 		}
 	}
-	s.Ignored = some(ignored)
 	switch {
 	case len(secret) > 0:
 		return nil, fmt.Errorf("%s: must be public: %w (hint: create new keys, and publish only their public parts)", some(secret), errSecret)
-	case len(s.all) == 0:
-		return nil, fmt.Errorf("has no usable key: %s", s.Ignored)
-	case len(s.all) > MaxKeys:
-		return nil, fmt.Errorf("has %d keys: must be at most %d", len(s.all), MaxKeys)
+	case len(keys) == 0:
+		return nil, fmt.Errorf("has no usable key: %s", some(ignored))
+	case len(keys) > MaxKeys:
+		return nil, fmt.Errorf("has %d keys: must be at most %d", len(keys), MaxKeys)
 	}
-	slices.SortStableFunc(s.all, func(a, b Key) int { return strings.Compare(a.ID, b.ID) })
-	for begin := 0; begin < len(s.all); {
-		id, end := s.all[begin].ID, begin+1
-		for end < len(s.all) && s.all[end].ID == id {
-			end++
-		}
-		s.byID[id] = s.all[begin:end:end]
-		begin = end
-	}
+	s := NewKeySet(keys...)
+	s.Ignored = some(ignored)
 	return s, nil
 }
 

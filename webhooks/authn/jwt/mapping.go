@@ -36,9 +36,9 @@ func (a *Authenticator) mapUser(ctx context.Context, t *Token, proof *Proof, tra
 
 // checkNested rejects a claim with an object that has a member twice.
 func (t *Token) checkNested() *Refusal {
-	for i := range t.claims {
-		if name, found := findNestedDuplicate(t.claims[i].value); found {
-			return refuse(Malformed, "the claim "+quote(t.claims[i].name.Text())+" has the member "+quote(name.Text())+" twice in one object")
+	for _, c := range t.claims {
+		if r := checkNested("the claim", c.name, c.value); r != nil {
+			return r
 		}
 	}
 	return nil

@@ -69,10 +69,10 @@ func issuerKeys() static {
 }
 
 // static is a fixed set of keys, also for upstream.
-type static jwt.StaticKeys
+type static []jwt.Key
 
 func (s static) Find(ctx context.Context, id string) ([]jwt.Key, error) {
-	return jwt.StaticKeys(s).Find(ctx, id)
+	return jwt.NewKeySet(s...).Find(ctx, id)
 }
 
 // VerifySignature makes of the keys a key set of upstream's.

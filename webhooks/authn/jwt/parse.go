@@ -3,6 +3,7 @@ package jwt
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -146,7 +147,7 @@ func (t *Token) readHeader(text []byte) *Refusal {
 	if r != nil {
 		return r
 	}
-	if name, findDuplicate := header.DuplicateKey(); findDuplicate {
+	if name, twice := header.DuplicateKey(); twice {
 		return refuse(Malformed, "the header has "+quote(name)+" twice")
 	}
 	var alg rawjson.Value
@@ -154,8 +155,8 @@ func (t *Token) readHeader(text []byte) *Refusal {
 	for c.Enter(); c.Next(); {
 		name := c.PlainName()
 		value := c.Skip()
-		if name, findDuplicate := findNestedDuplicate(value); findDuplicate {
-			return refuse(Malformed, "the header has "+quote(name.Text())+" twice in one object")
+		if r := checkNested("the header", name, value); r != nil {
+			return r
 		}
 		switch string(name) {
 		case `"alg"`:
@@ -207,8 +208,8 @@ func (t *Token) readPayload(text []byte) *Refusal {
 			return refuse(Malformed, "it has the claim "+quote(name.Text())+", which differs from "+known+" only in case")
 		}
 	}
-	if name, findDuplicate := findDuplicate(t.claims); findDuplicate {
-		return refuse(Malformed, "it has the claim "+quote(name.Text())+" twice")
+	if name, twice := payload.DuplicateKey(); twice {
+		return refuse(Malformed, "it has the claim "+quote(name)+" twice")
 	}
 	iss := t.registered.iss
 	if !isStringOrNull(iss) {
@@ -230,6 +231,22 @@ func object(what string, text []byte) (rawjson.Value, *Refusal) {
 		return nil, refuse(Malformed, "the "+what+" is "+v.Kind().String()+", want an object")
 	}
 	return v, nil
+}
+
+// checkNested rejects a member whose value has an object, at any depth, that has a member
+// twice, or a number that no reader can hold.
+func checkNested(what string, name, value rawjson.Value) *Refusal {
+	if bytes.IndexByte(value, '{') < 0 {
+		return nil
+	}
+	_, err := value.Decode()
+	if twice, ok := errors.AsType[*rawjson.DuplicateKeyError](err); ok {
+		return refuse(Malformed, what+" "+quote(name.Text())+" has the member "+quote(twice.Key)+" twice in one object")
+	}
+	if err != nil {
+		return refuse(Malformed, what+" "+quote(name.Text())+": "+boundedError(err))
+	}
+	return nil
 }
 
 // isStringOrNull reports whether encoding/json decodes the value, or its absence, to a

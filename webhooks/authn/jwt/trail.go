@@ -2,6 +2,8 @@ package jwt
 
 import (
 	"context"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,6 +89,17 @@ func (t Trail) extraValues(x *extraMapping, values []string, ok bool) {
 		return
 	}
 	t.extra(x, orNone(quoteSome(values))+numberHint(values))
+}
+
+// scientific matches the text of a large number that was a double.
+var scientific = regexp.MustCompile(`(?:^|[^0-9.])[0-9](?:\.[0-9]+)?e\+[0-9]{2}`)
+
+// numberHint returns a hint about numbers in scientific notation among the values of an expression, "" for none.
+func numberHint(values []string) string {
+	if slices.ContainsFunc(values, scientific.MatchString) {
+		return " (hint: a number of a claim is a double: string(int(claims.…)) writes it out)"
+	}
+	return ""
 }
 
 const notLookedAt = "not evaluated: "

@@ -161,7 +161,7 @@ func hostile(t *testing.T) []refused {
 		{"unsigned, with a signature", encode(`{"alg":"none"}`) + "." + parts[1] + "." + parts[2], jwt.Algorithm, `it is signed with "none"`},
 		{"unsigned in capitals", encode(`{"alg":"NONE"}`) + "." + parts[1] + ".", jwt.Algorithm, `it is signed with "NONE"`},
 		{"no algorithm", es(`{"kid":"p256"}`, claims("")), jwt.Algorithm, `it is signed with ""`},
-		{"member twice inside the header", es(`{"alg":"ES256","x":{"a":1,"a":2}}`, claims("")), jwt.Malformed, `the header has "a" twice in one object`},
+		{"member twice inside the header", es(`{"alg":"ES256","x":{"a":1,"a":2}}`, claims("")), jwt.Malformed, `the header "x" has the member "a" twice in one object`},
 		{"algorithm is no string", es(`{"alg":["ES256"]}`, claims("")), jwt.Malformed, "the header alg is an array, want a string"},
 		{"algorithm in lower case", es(`{"alg":"es256"}`, claims("")), jwt.Algorithm, `it is signed with "es256"`},
 		{"public key as a secret", confused + "." + encode(string(mac.Sum(nil))), jwt.Algorithm, `it is signed with "HS256"`},
@@ -367,7 +367,7 @@ func TestKeysOfOtherTypes(t *testing.T) {
 func TestOneIDForSeveralKeys(t *testing.T) {
 	t.Parallel()
 	r := keyRing()
-	keys := jwt.StaticKeys{
+	keys := static{
 		{ID: "a", Public: &r.rsa2048.PublicKey}, {ID: "b", Public: &r.p384.PublicKey}, {ID: "a", Public: &r.p256.PublicKey},
 	}
 	a := compile(t, plain(), keys)

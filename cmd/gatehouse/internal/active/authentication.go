@@ -3,12 +3,10 @@ package active
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/groups"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/issuers"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -21,8 +19,6 @@ type IdentityProviders struct {
 	issuers     *issuers.Issuers
 	directories *ldap.Directories
 	groups      *groups.Groups
-	// Attempts bounds how often passwords can be tried.
-	Attempts *login.Attempts
 }
 
 // NewIdentityProviders returns providers that no configuration uses yet. At most keyWaits token reviews wait for keys at one time.
@@ -31,7 +27,6 @@ func NewIdentityProviders(log *slog.Logger, metrics *telemetry.Telemetry, keyWai
 		issuers:     issuers.New(issuers.Options{Log: log, Version: build.Version(), Waiting: keyWaits}),
 		directories: ldap.NewDirectories(),
 		groups:      groups.New(log, build.Version()),
-		Attempts:    login.NewAttempts(time.Now),
 	}
 	metrics.Registry.MustRegister(p.issuers, p.directories, p.groups)
 	return p
@@ -47,7 +42,6 @@ type identities struct {
 // provide connects a configuration with its providers. If wait is true it waits for the keys of new issuers; until these are
 // there, the decision about their tokens is "cannot decide".
 func (p *IdentityProviders) provide(ctx context.Context, c *config.Config, wait bool) (identities, error) {
-	c.Authn.Attempts = p.Attempts
 	known := make([]ldap.Options, len(c.Directories))
 	for i := range c.Directories {
 		known[i] = ldap.Options{Config: c.Directories[i].Config, BindPassword: c.Directories[i].BindPassword}

@@ -149,7 +149,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 			CustomResources: reports.documents(current), CheckComplete: configuration.CheckComplete,
 			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.Snapshot.Load().Authn }, Now: time.Now,
-				Observe: metrics.Login, Attempts: providers.Attempts, Revoke: revoke,
+				Observe: metrics.Login, Revoke: revoke,
 			}), Logout: revoke != nil,
 		}),
 		Debug: f.Operations.Debug(&f.Level, log, f.Recording.dir, deciding.Load),

@@ -50,7 +50,7 @@ func newAuthentications(f factory) *authentications {
 			"Time from the header of a call of /login to the end of its answer, by directory and decision.", []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "directory", "decision"),
 		whoamis: f.counters("gatehouse_whoami_total", "Calls of /whoami by decision (allowed, denied, unknown, refused, shed) and reason.", "decision", "reason"),
 		logouts: f.counters("gatehouse_logouts_total", "Calls of /logout by source, decision (allowed, denied, unknown, refused, shed) and reason.", "source", "decision", "reason"),
-		// As many as login.Attempts allows unknown clients: every wrong password has its
+		// As many as /login allows unknown clients: every wrong password has its
 		// line, unless very many known clients fail too.
 		refusals: lineLimiter{perSecond: 10, burst: 100},
 		key:      make([]byte, sha256.Size),

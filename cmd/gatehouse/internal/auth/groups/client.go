@@ -7,28 +7,20 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/httpsclient"
 	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
-)
-
-const (
-	// maxBytes bounds an answer, and maxHeaderBytes its header. Ten thousand groups of Graph
-	// are about a megabyte.
-	maxBytes       = 1 << 20
-	maxHeaderBytes = 64 << 10
-	idleTime       = 30 * time.Second
 )
 
 // client calls a service. It follows no redirect, and sends what it is given to no other
 // address.
 type client struct {
-	http  http.Client
+	http  *http.Client
 	agent string
 }
 
@@ -36,30 +28,24 @@ type client struct {
 // shows its client certificate, if it has one.
 func newClient(configured *config.GroupSource, agent string) (*client, error) {
 	of := configured.Config
-	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	o := httpsclient.Options{
+		MaxConnections: of.MaxRequests,
+		CheckRedirect:  func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	if of.CertificateAuthority != "" {
-		roots, err := pemcert.Pool([]byte(of.CertificateAuthority))
-		if err != nil {
+		var err error
+		if o.Roots, err = pemcert.Pool([]byte(of.CertificateAuthority)); err != nil {
 			return nil, fmt.Errorf("certificateAuthority: %w", err)
 		}
-		trust.RootCAs = roots
 	}
 	if of.HTTP != nil && of.HTTP.ClientCertificateFile != "" {
 		pair, err := tls.X509KeyPair(configured.Certificate, configured.Key)
 		if err != nil {
 			return nil, fmt.Errorf("client certificate: %w", err)
 		}
-		trust.Certificates = []tls.Certificate{pair}
+		o.Certificates = []tls.Certificate{pair}
 	}
-	c := &client{agent: agent}
-	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.http.Transport = &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{}).DialContext, TLSClientConfig: trust,
-		MaxResponseHeaderBytes: maxHeaderBytes, ForceAttemptHTTP2: true, IdleConnTimeout: idleTime,
-		MaxConnsPerHost: of.MaxRequests, MaxIdleConnsPerHost: of.MaxRequests,
-		DisableCompression: true, // the limit is on what is sent
-	}
-	return c, nil
+	return &client{http: httpsclient.New(o), agent: agent}, nil
 }
 
 // reply is the answer of a service.
@@ -87,12 +73,12 @@ func (c *client) do(ctx context.Context, method, to string, header http.Header, 
 	}
 	defer func() { _ = resp.Body.Close() }()
 	r := &reply{status: resp.StatusCode, header: resp.Header}
-	r.body, err = io.ReadAll(io.LimitReader(resp.Body, maxBytes+1))
-	if err != nil {
+	r.body, err = io.ReadAll(resp.Body)
+	switch {
+	case errors.Is(err, httpsclient.ErrTooLarge):
+		return nil, err
+	case err != nil:
 		return nil, &outageError{cause: errors.New("the answer is cut off")}
-	}
-	if len(r.body) > maxBytes {
-		return nil, fmt.Errorf("the answer has more than %d bytes", maxBytes)
 	}
 	return r, nil
 }

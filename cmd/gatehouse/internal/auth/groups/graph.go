@@ -151,7 +151,7 @@ func (a *graphBackend) bearer(ctx context.Context) (*oauth2.Token, error) {
 		return token, nil
 	}
 	done := a.fetching.DoChan("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, &a.client.http), a.timeout)
+		ctx, cancel := context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, a.client.http), a.timeout)
 		defer cancel()
 		token, err := a.application.Token(ctx)
 		if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -58,66 +59,65 @@ func TestLyingIssuers(t *testing.T) {
 	t.Cleanup(plain.Close)
 	big := append([]byte(`{"keys":[`), bytes.Repeat([]byte(" "), 10<<20)...)
 	for name, c := range map[string]struct {
-		lie    func(*provider) http.HandlerFunc
-		result result
-		want   string
+		lie  func(*provider) http.HandlerFunc
+		want string
 	}{
 		"another issuer": {func(p *provider) http.HandlerFunc {
 			return to(discoveryPath, text(`{"issuer":"https://evil.example.com","jwks_uri":"`+p.url+`/keys"}`))(p)
-		}, invalid, `issuer \"https://evil.example.com\" of the discovery document: must be issuer.url`},
+		}, `issuer \"https://evil.example.com\" of the discovery document: must be issuer.url`},
 		"almost the same issuer": {func(p *provider) http.HandlerFunc {
 			return to(discoveryPath, text(`{"issuer":"`+p.url+`/","jwks_uri":"`+p.url+`/keys"}`))(p)
-		}, invalid, "must be issuer.url"},
+		}, "must be issuer.url"},
 		"two issuers": {func(p *provider) http.HandlerFunc {
 			return to(discoveryPath, text(`{"issuer":"https://evil.example.com","issuer":"`+p.url+`","jwks_uri":"`+p.url+`/keys"}`))(p)
-		}, invalid, "occurs twice"},
+		}, "occurs twice"},
 		"issuer in capitals": {func(p *provider) http.HandlerFunc {
 			return to(discoveryPath, text(`{"ISSUER":"`+p.url+`","jwks_uri":"`+p.url+`/keys"}`))(p)
-		}, invalid, "must be issuer.url"},
+		}, "must be issuer.url"},
 		"keys over http": {func(p *provider) http.HandlerFunc {
 			return to(discoveryPath, text(`{"issuer":"`+p.url+`","jwks_uri":"`+plain.URL+`/keys"}`))(p)
-		}, invalid, "must begin with https://"},
+		}, "must begin with https://"},
 		"keys in a file": {func(p *provider) http.HandlerFunc {
 			return to(discoveryPath, text(`{"issuer":"`+p.url+`","jwks_uri":"file:///etc/passwd"}`))(p)
-		}, invalid, "must be the URL of an https server"},
+		}, "must be the URL of an https server"},
 		"keys with a password": {func(p *provider) http.HandlerFunc {
 			return to(discoveryPath, text(`{"issuer":"`+p.url+`","jwks_uri":"https://me:hunter2@issuer.example.com/keys"}`))(p)
-		}, invalid, "must not have a user name or password"},
-		"no keys in discovery": {func(p *provider) http.HandlerFunc { return to(discoveryPath, text(`{"issuer":"`+p.url+`"}`))(p) }, invalid, "jwks_uri"},
-		"discovery is HTML":    {to(discoveryPath, text("<html>log in first</html>")), invalid, "is not a discovery document"},
-		"keys are HTML":        {to(jwksPath, text("<html>")), invalid, "is not a JSON Web Key Set"},
-		"keys are no keys":     {to(jwksPath, text(`{"keys":[1,"two",null,{"kty":"RSA"},{"kty":"EC","crv":"P-256","x":"AAAA","y":"AAAA"}]}`)), invalid, "no usable key"},
-		"a private key":        {to(jwksPath, keysInstead(jose.JSONWebKey{Key: material().rsa, KeyID: "private"}, signing("a"))), invalid, "keys[0]: must be public"},
-		"10 MB":                {to(jwksPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(big) }), invalid, "more than 1048576 bytes"},
-		"10 MB of discovery":   {to(discoveryPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(big) }), invalid, "more than 1048576 bytes"},
-		"a header without end": {to(jwksPath, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) }), unreachable, "GET"},
+		}, "must not have a user name or password"},
+		"no keys in discovery": {func(p *provider) http.HandlerFunc { return to(discoveryPath, text(`{"issuer":"`+p.url+`"}`))(p) }, "jwks_uri"},
+		"discovery is HTML":    {to(discoveryPath, text("<html>log in first</html>")), "is not a discovery document"},
+		"keys are HTML":        {to(jwksPath, text("<html>")), "is not a JSON Web Key Set"},
+		"keys are no keys":     {to(jwksPath, text(`{"keys":[1,"two",null,{"kty":"RSA"},{"kty":"EC","crv":"P-256","x":"AAAA","y":"AAAA"}]}`)), "no usable key"},
+		"a private key":        {to(jwksPath, keysInstead(jose.JSONWebKey{Key: material().rsa, KeyID: "private"}, signing("a"))), "keys[0]: must be public"},
+		"10 MB":                {to(jwksPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(big) }), "more than 1048576 bytes"},
+		"10 MB of discovery":   {to(discoveryPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(big) }), "more than 1048576 bytes"},
+		"a header without end": {to(jwksPath, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) }), "GET"},
 		"half an answer": {to(jwksPath, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = io.WriteString(w, `{"keys":[`)
-		}), unreachable, "GET"},
-		"a panic":      {to(jwksPath, away), unreachable, "GET"},
-		"down":         {to(discoveryPath, down), unreachable, "status 503"},
-		"unknown here": {to(discoveryPath, http.NotFound), unreachable, "status 404"},
+		}), "GET"},
+		"a panic":      {to(jwksPath, away), "GET"},
+		"down":         {to(discoveryPath, down), "status 503"},
+		"unknown here": {to(discoveryPath, http.NotFound), "status 404"},
 		"other success": {to(jwksPath, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusAccepted)
 			_, _ = io.WriteString(w, `{}`)
-		}), unreachable, "status 202"},
-		"redirect without end": {to(discoveryPath, redirect(discoveryPath)), invalid, "more than 3 redirects"},
-		"redirect to http":     {to(jwksPath, redirect(plain.URL+"/keys")), invalid, "same host and port"},
+		}), "status 202"},
+		"redirect without end": {to(discoveryPath, redirect(discoveryPath)), "more than 3 redirects"},
+		"redirect to http":     {to(jwksPath, redirect(plain.URL+"/keys")), "same host and port"},
 		"redirect to http on the port": {func(p *provider) http.HandlerFunc {
 			return to(jwksPath, redirect(strings.Replace(p.url, "https", "http", 1)+"/other"))(p)
-		}, invalid, "must be https"},
+		}, "must be https"},
 		"without end": {to(jwksPath, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write(big[:2<<20])
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
-		}), invalid, "more than 1048576 bytes"},
-		"redirect to a host": {to(jwksPath, redirect(elsewhereServer.URL+"/keys")), invalid, "same host and port"},
+		}), "more than 1048576 bytes"},
+		"redirect to a host": {to(jwksPath, redirect(elsewhereServer.URL+"/keys")), "same host and port"},
 		"redirect to a user": {func(p *provider) http.HandlerFunc {
 			return to(jwksPath, redirect(strings.Replace(p.url, "://", "://me:hunter2@", 1)+"/other"))(p)
-		}, invalid, "same host and port"},
-		"redirect to nonsense": {to(jwksPath, redirect("https://["+strings.Repeat("x", 4000))), unreachable, "GET"},
-		"too many keys":        {to(jwksPath, keysInstead(many(jwt.MaxKeys+1)...)), invalid, "at most 100"},
+		}, "same host and port"},
+		"redirect to nonsense": {to(jwksPath, redirect("https://["+strings.Repeat("x", 4000))), "GET"},
+		"too many keys":        {to(jwksPath, keysInstead(many(jwt.MaxKeys+1)...)), "at most 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,10 +133,10 @@ func TestLyingIssuers(t *testing.T) {
 			if !finds(t, keys, "good") {
 				t.Error("the last good key is gone")
 			}
-			if n := value(t, i, "gatehouse_issuer_key_fetches_total", p.url, string(c.result)); n < askBurst {
-				t.Errorf("metric counts %v of %s, want %d", n, c.result, askBurst)
+			if n := value(t, i, "gatehouse_issuer_key_fetches_total", p.url, "failed"); n < askBurst {
+				t.Errorf("metric counts %v, want %d", n, askBurst)
 			}
-			if logged.Count("cannot fetch the keys of an issuer") != 1 || logged.Count(c.want) == 0 {
+			if logged.Count("cannot fetch the keys of") != 1 || logged.Count(c.want) == 0 {
 				t.Errorf("want one line with %q in the log:\n%s", c.want, logged)
 			}
 			for line := range strings.SplitSeq(logged.String(), "\n") {
@@ -188,12 +188,12 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestSlowBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFetcher(origin{url: example}, agent(""), func(*x509.CertPool) transport { return slow{direct{newProvider(example)}} })
+		f := &fetcher{origin: origin{url: example}, connect: func(*x509.CertPool) *http.Client { return &http.Client{Transport: slow{direct{newProvider(example)}}} }}
 		ctx, cancel := context.WithTimeout(t.Context(), fetchTime)
 		defer cancel()
 		begin := time.Now()
 		_, err := f.fetch(ctx)
-		if resultOf(err) != unreachable || !strings.Contains(err.Error(), "no complete response in time") || time.Since(begin) != fetchTime {
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != fetchTime {
 			t.Errorf("error %v after %s", err, time.Since(begin))
 		}
 	})
@@ -217,7 +217,7 @@ func TestIssuerWithoutTrust(t *testing.T) {
 		"the system's CAs":   {server.URL, "", "certificateAuthority must have the CA"},
 		"another name":       {named, caOf(server), "certificateAuthority must have the CA"},
 		"an old TLS version": {isStale.URL, caOf(isStale), "protocol version"},
-		"no CA in the field": {server.URL, "not PEM", "certificateAuthority contains no PEM certificate"},
+		"no CA in the field": {server.URL, "not PEM", "certificateAuthority: contains no PEM certificate"},
 		"nobody there":       {other.URL, caOf(server), "connection refused"},
 		"http":               {strings.Replace(server.URL, "https", "http", 1), caOf(server), "issuer.url: "},
 		"no host":            {"https://", caOf(server), "issuer.url: "},
@@ -244,18 +244,15 @@ func TestIssuerWithoutTrust(t *testing.T) {
 func TestFetch(t *testing.T) {
 	t.Parallel()
 	p, server := served(t, signing("a"), signing("b"))
-	keys, err := Fetch(t.Context(), trusting(server))
-	if err != nil || len(keys) != 2 || keys[0].ID != "a" || keys[0].Algorithm != "RS256" || !material().rsa.PublicKey.Equal(keys[0].Public) {
-		t.Errorf("keys %v, error %v", keys, err)
+	set, err := Fetch(t.Context(), trusting(server))
+	if err != nil {
+		t.Fatal(err)
 	}
-	configured := trusting(server)
-	configured.KeysJSON = setOf(t, signing("c"))
-	before := p.calls()
-	if keys, err := Fetch(t.Context(), configured); err != nil || len(keys) != 1 || keys[0].ID != "c" || p.calls() != before {
-		t.Errorf("keys %v, error %v, %d calls", keys, err, p.calls()-before)
+	if keys := set.All(); len(keys) != 2 || keys[0].ID != "a" || keys[0].Algorithm != "RS256" || !material().rsa.PublicKey.Equal(keys[0].Public) {
+		t.Errorf("keys %v", keys)
 	}
 	p.lie(hang)
-	if _, err := Fetch(within(t, 10*time.Millisecond), trusting(server)); err == nil || !strings.Contains(err.Error(), "no complete response in time") {
+	if _, err := Fetch(within(t, 10*time.Millisecond), trusting(server)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -310,8 +307,8 @@ func TestDiscoveryURL(t *testing.T) {
 	})
 	configured := trusting(server)
 	configured.Config.Issuer.URL, configured.Config.Issuer.DiscoveryURL = p.url, server.URL+"/somewhere"
-	if keys, err := Fetch(t.Context(), configured); err != nil || len(keys) != 1 {
-		t.Errorf("%d keys, error %v", len(keys), err)
+	if set, err := Fetch(t.Context(), configured); err != nil || len(set.All()) != 1 {
+		t.Errorf("%v, error %v", set, err)
 	}
 }
 
@@ -325,8 +322,8 @@ func TestRedirectOnTheSameHost(t *testing.T) {
 		}
 		p.answer(w, r)
 	})
-	if keys, err := Fetch(t.Context(), trusting(server)); err != nil || len(keys) != 1 {
-		t.Errorf("%d keys, error %v", len(keys), err)
+	if set, err := Fetch(t.Context(), trusting(server)); err != nil || len(set.All()) != 1 {
+		t.Errorf("%v, error %v", set, err)
 	}
 }
 
@@ -334,7 +331,7 @@ func TestRedirectOnTheSameHost(t *testing.T) {
 func TestPanicIsAnError(t *testing.T) {
 	t.Parallel()
 	i := &issuer{fetch: func(context.Context) (*jwt.KeySet, error) { panic("index out of range") }}
-	if _, err := i.try(t.Context()); resultOf(err) != invalid {
+	if _, err := i.try(t.Context()); err == nil {
 		t.Errorf("error %v", err)
 	}
 }

@@ -1,6 +1,6 @@
 // Package issuers keeps the keys of JWT issuers in memory: it finds them by
 // OpenID Connect Discovery, fetches them in the background, and answers from
-// memory.
+// memory. Tokens are verified by package jwt alone.
 //
 // Tokens are anybody's to forge, so they cause next to no calls. A token of a
 // known key causes none, whatever its signature. One with a key id that is not
@@ -13,8 +13,11 @@ package issuers
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +25,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 )
 
 const (
@@ -52,11 +57,14 @@ type Options struct {
 // Issuers are the issuers of a configuration, and for a moment those of the one
 // before it. It is safe for concurrent use.
 type Issuers struct {
-	log     *slog.Logger
-	agent   string
-	metrics *metrics
-	// connect makes the transport to an issuer.
-	connect connector
+	prometheus.Collector
+
+	log      *slog.Logger
+	problems *problemlog.Log
+	agent    string
+	metrics  metrics
+	// connect makes the client of an issuer.
+	connect func(*x509.CertPool) *http.Client
 	// waiting has room for those who wait for fetches. Nil is room for all.
 	waiting chan struct{}
 
@@ -68,16 +76,9 @@ type Issuers struct {
 
 	mu sync.Mutex
 	// running are those that were begun and not stopped.
-	running map[settings]*issuer
-}
-
-// settings are all of a configuration that the keys of an issuer depend on.
-type settings struct {
-	origin
-	// static means that keys holds them, and that they are not fetched.
-	static           bool
-	keys             string
-	interval, maxAge time.Duration
+	running map[origin]*issuer
+	// static are the URLs of the active issuers that are never asked.
+	static map[string]int
 }
 
 // origin is where keys come from. Keys of the same origin are the same.
@@ -85,9 +86,35 @@ type origin struct {
 	url, discoveryURL, certificateAuthority string
 }
 
+// ages are how often keys are fetched, and for how long they are used.
+type ages struct{ interval, maxAge time.Duration }
+
+// metrics show which keys there are and how well they are kept up to date. The
+// label is the issuer's URL in the configuration.
+type metrics struct {
+	keys, timestamp *prometheus.GaugeVec
+	fetches         *prometheus.CounterVec
+}
+
 // New returns Issuers without any issuer. Close must be called in the end.
 func New(o Options) *Issuers {
-	i := &Issuers{log: o.Log, agent: agent(o.Version), metrics: newMetrics(), connect: connect, running: map[settings]*issuer{}}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"issuer"})
+	}
+	i := &Issuers{
+		log: o.Log, problems: problemlog.New(o.Log, "keys of issuers"), agent: agent(o.Version), connect: connect, running: map[origin]*issuer{},
+		metrics: metrics{
+			keys:      gauge("gatehouse_issuer_keys", "Keys of an issuer that are in use. 0 while no token of the issuer can be checked."),
+			timestamp: gauge("gatehouse_issuer_keys_fetched_timestamp_seconds", "When the keys that are known of an issuer were fetched. Absent before, and for keys that come from a file."),
+			fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
+				Name: "gatehouse_issuer_key_fetches_total",
+				Help: "Fetches of the keys of an issuer, by result (ok, failed). A failed one leaves the keys as they were.",
+			}, []string{"issuer", "result"}),
+		},
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(i.metrics.keys, i.metrics.timestamp, i.metrics.fetches)
+	i.Collector = registry
 	if o.Waiting > 0 {
 		i.waiting = make(chan struct{}, o.Waiting)
 	}
@@ -106,57 +133,63 @@ func (i *Issuers) Close() {
 	i.group.Wait()
 }
 
+// View is the issuers of one configuration. It is immutable.
+type View struct {
+	// all is in the order of the configuration.
+	all  []*issuer
+	ages ages
+	// static counts the keys of issuers that are never asked.
+	static map[string]int
+}
+
 // Provide gives each issuer of the Spec its Keys, which answer from memory. The
 // keys of issuers that are new begin to be fetched, in the background. An issuer
-// that another configuration has too, with the same settings, is one for both; if
-// no more than intervals differ, it begins with the keys of the other.
+// that another configuration has too is one for both.
 //
 // Provide does not judge the configuration, which may not have been compiled yet:
 // an issuer that cannot be asked, because of its URL or its certificate
-// authority, has no keys, and neither has one whose KeysJSON is no key set. One
-// whose URL has a password in it gets no Keys at all: URLs are logged.
+// authority, has no keys. One whose keys come from a file keeps them. One
+// whose URL may have a password in it gets no Keys at all: URLs are logged.
 func (i *Issuers) Provide(spec *authn.Spec) *View {
-	v := &View{}
+	v := &View{ages: agesOf(spec.Configuration), static: map[string]int{}}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for n := range spec.Issuers {
 		configured := &spec.Issuers[n]
-		if configured.Config == nil || hasUser(configured.Config.Issuer.URL) {
+		if configured.Config == nil {
 			continue
 		}
-		of := i.issuer(settingsOf(configured, spec.Configuration))
+		if set, ok := configured.Keys.(*jwt.KeySet); ok {
+			v.static[configured.Config.Issuer.URL] = len(set.All())
+			continue
+		}
+		if u, err := url.Parse(configured.Config.Issuer.URL); err != nil || u.User != nil || u.Opaque != "" {
+			continue
+		}
+		from := originOf(configured)
+		of := i.running[from]
+		if of == nil {
+			of = i.newIssuer(from, v.ages)
+			i.running[from] = of
+		}
 		configured.Keys = of
 		v.all = append(v.all, of)
 	}
 	return v
 }
 
-// hasUser reports whether a URL has a user name, or a password, before its host.
-// Whether the rest of it is a URL makes no difference.
-func hasUser(text string) bool {
-	_, rest, found := strings.Cut(text, "//")
-	if !found {
-		rest = text
-	}
-	authority, _, _ := strings.Cut(rest, "/")
-	return strings.Contains(authority, "@")
-}
-
-func settingsOf(configured *authn.Issuer, c *authn.Configuration) settings {
-	s := settings{
-		origin: originOf(configured), static: configured.KeysJSON != nil, keys: string(configured.KeysJSON),
-		interval: refreshInterval, maxAge: maxAge,
-	}
+func agesOf(c *authn.Configuration) ages {
+	a := ages{refreshInterval, maxAge}
 	if c == nil {
-		return s
+		return a
 	}
 	if d := c.JWT.KeyRefreshInterval; d != nil {
-		s.interval = max(d.Duration, leastInterval)
+		a.interval = max(d.Duration, leastInterval)
 	}
 	if d := c.JWT.MaxKeyAge; d != nil {
-		s.maxAge = d.Duration
+		a.maxAge = d.Duration
 	}
-	return s
+	return a
 }
 
 func originOf(configured *authn.Issuer) origin {
@@ -164,103 +197,51 @@ func originOf(configured *authn.Issuer) origin {
 	return origin{url: from.URL, discoveryURL: from.DiscoveryURL, certificateAuthority: from.CertificateAuthority}
 }
 
-// issuer returns the issuer with these settings, which is started if it does not run. The
-// caller holds the lock.
-func (i *Issuers) issuer(s settings) *issuer {
-	if of, runs := i.running[s]; runs {
-		return of
-	}
-	log := i.log.With("issuer", s.url)
-	var of *issuer
-	if s.static {
-		of = newStatic(s, log)
-	} else {
-		of = newIssuer(i.ctx, s, newFetcher(s.origin, i.agent, i.connect).fetch, log, i.metrics.of(s.url), &i.group)
-		of.waiting = i.waiting
-		of.begin(i.known(s.origin))
-	}
-	i.running[s] = of
-	return of
-}
-
-// known returns the latest that is known of the keys of an origin, nil if nothing is.
-func (i *Issuers) known(from origin) *state {
-	var latest *state
-	for s, of := range i.running {
-		known := of.state.Load()
-		if s.origin == from && !s.static && known.set != nil && (latest == nil || known.fetched.After(latest.fetched)) {
-			latest = known
-		}
-	}
-	return latest
-}
-
-// Keep stops what was begun for other configurations than that of the View.
-// Tokens that are being checked by an older configuration are checked with what
-// is in memory.
+// Keep stops what was begun for other configurations than that of the View, whose
+// intervals apply from now on. Tokens that are being checked by an older configuration are
+// checked with what is in memory.
 func (i *Issuers) Keep(v *View) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	urls := map[string]bool{}
-	for _, of := range v.all {
-		urls[of.url] = true
-	}
-	for s, of := range i.running {
+	for from, of := range i.running {
 		if slices.Contains(v.all, of) {
+			of.setAges(v.ages)
 			continue
 		}
-		of.stop()
-		delete(i.running, s)
-		if !urls[s.url] {
-			i.metrics.drop(s.url)
-		}
+		of.halt()
+		delete(i.running, from)
+		i.drop(of.url, v)
+	}
+	for url := range i.static {
+		i.drop(url, v)
+	}
+	i.static = v.static
+	for url, keys := range v.static {
+		i.metrics.keys.WithLabelValues(url).Set(float64(keys))
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (i *Issuers) Describe(ch chan<- *prometheus.Desc) { i.metrics.describe(ch) }
-
-// Collect implements prometheus.Collector.
-func (i *Issuers) Collect(ch chan<- prometheus.Metric) { i.metrics.collect(ch, i.issuers()) }
-
-// issuers returns the running issuers, in no order.
-func (i *Issuers) issuers() []*issuer {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	all := make([]*issuer, 0, len(i.running))
-	for _, of := range i.running {
-		all = append(all, of)
+// drop forgets the metrics of an issuer that the View does not have.
+func (i *Issuers) drop(url string, v *View) {
+	if slices.ContainsFunc(v.all, func(kept *issuer) bool { return kept.url == url }) {
+		return
 	}
-	return all
-}
-
-// View is the issuers of one configuration. It is immutable.
-type View struct {
-	// all is in the order of the configuration.
-	all []*issuer
+	i.problems.Retain(func(what string) bool { return what != problemOf(url) })
+	label := prometheus.Labels{"issuer": url}
+	i.metrics.keys.Delete(label)
+	i.metrics.timestamp.Delete(label)
+	i.metrics.fetches.DeletePartialMatch(label)
 }
 
 // Wait returns when each issuer has keys or has been asked once, whatever came
-// of that, or with ctx. Then the error names those that have not answered.
+// of that, or with ctx. Then the error names one that has not answered.
 func (v *View) Wait(ctx context.Context) error {
-	for n, of := range v.all {
+	for _, of := range v.all {
 		select {
 		case <-of.resolved:
 		case <-ctx.Done():
-			return fmt.Errorf("keys not fetched yet: %s: %w", unresolvedURLs(v.all[n:]), ctx.Err())
+			return fmt.Errorf("keys of %s not fetched yet: %w", quoted(of.url), ctx.Err())
 		}
 	}
 	return nil
-}
-
-func unresolvedURLs(all []*issuer) string {
-	var urls []string
-	for _, of := range all {
-		select {
-		case <-of.resolved:
-		default:
-			urls = append(urls, quoted(of.url))
-		}
-	}
-	return strings.Join(urls, ", ")
 }

@@ -109,7 +109,7 @@ func TestKeysOfTheSameID(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]int{"a": 2, "b": 1, "c": 0, "": 4} {
-		if got := len(set.Find(id)); got != want {
+		if got := len(set.Keys(id)); got != want {
 			t.Errorf("%d keys of id %q, want %d", got, id, want)
 		}
 	}

@@ -135,8 +135,6 @@ func (d direct) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	return recorder.Result(), nil
 }
 
-func (direct) CloseIdleConnections() {}
-
 // away is an issuer that hangs up.
 func away(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
@@ -202,7 +200,7 @@ func start(t testing.TB) (*Issuers, *logbuffer.Buffer) {
 func startAt(t testing.TB, p *provider) (*Issuers, *logbuffer.Buffer) {
 	t.Helper()
 	i, l := start(t)
-	i.connect = func(*x509.CertPool) transport { return direct{p} }
+	i.connect = func(*x509.CertPool) *http.Client { return &http.Client{Transport: direct{p}} }
 	return i, l
 }
 

@@ -57,10 +57,6 @@ type HandlerOptions struct {
 	Now func() time.Time
 	// Observe, if set, is shown each finished call. It must not keep the Call.
 	Observe func(*telemetry.Call)
-	// Attempts bounds attempts by the name that is typed. A client from which
-	// somebody has logged in recently has turns of its own. Nil is
-	// a new one.
-	Attempts *Attempts
 	// Revoke stores a revocation that an issuer asks for, once for the same one. Without
 	// it, LogoutPath is not answered.
 	Revoke func(context.Context, *v1alpha1.TokenRevocationSpec) error
@@ -71,7 +67,7 @@ type limits struct {
 	// logins, whoamis and logouts are how often one address may call each.
 	logins, whoamis, logouts Rate
 	// loginsAtOnce is how many logins are under way at one time, and as many again of
-	// familiar clients.
+	// clients that are known.
 	loginsAtOnce int
 }
 
@@ -97,23 +93,20 @@ func Handler(o HandlerOptions) http.Handler {
 }
 
 func newHandler(o HandlerOptions, l limits, current func() authenticator) http.Handler {
-	if o.Attempts == nil {
-		o.Attempts = NewAttempts(o.Now)
-	}
-	s := &service{HandlerOptions: o, current: current}
+	s := &service{HandlerOptions: o, current: current, guesses: newGuesses()}
 	mux := http.NewServeMux()
 	mux.Handle(Path, &endpoint{
 		service: s, path: Path, answer: s.login, time: loginTime,
-		addresses: newAddresses(l.logins, addressAtOnce, o.Now), turns: newTurns(l.loginsAtOnce),
+		addresses: newLimiters(l.logins, mostAddresses), turns: newTurns(l.loginsAtOnce),
 	})
 	mux.Handle(WhoamiPath, &endpoint{
 		service: s, path: WhoamiPath, answer: s.whoami, time: whoamiTime,
-		addresses: newAddresses(l.whoamis, addressAtOnce, o.Now), turns: newTurns(whoamisAtOnce),
+		addresses: newLimiters(l.whoamis, mostAddresses), turns: newTurns(whoamisAtOnce),
 	})
 	if o.Revoke != nil {
 		mux.Handle(LogoutPath, &endpoint{
 			service: s, path: LogoutPath, answer: s.logout, time: whoamiTime,
-			addresses: newAddresses(l.logouts, logoutsAtOnce, o.Now), turns: newTurns(logoutsAtOnce),
+			addresses: newLimiters(l.logouts, mostAddresses), turns: newTurns(logoutsAtOnce),
 		})
 	}
 	return mux
@@ -124,6 +117,7 @@ type service struct {
 	HandlerOptions
 
 	current func() authenticator
+	guesses *guesses
 }
 
 // endpoint is the frame around a call of either kind.
@@ -134,7 +128,7 @@ type endpoint struct {
 	// answer reads the request, takes its turn and decides.
 	answer    func(context.Context, *call) answer
 	time      time.Duration
-	addresses *addresses
+	addresses *limiters
 	turns     *turns
 }
 
@@ -180,10 +174,9 @@ func (e *endpoint) handle(ctx context.Context, c *call, client netip.Prefix) (a 
 		return c.fail(http.StatusMethodNotAllowed, ReasonMethod, "the method must be POST")
 	}
 	// Before anything is read, so that a refusal costs next to nothing.
-	if wait := e.addresses.enter(client, e.Now()); wait > 0 {
+	if wait := take(e.addresses.of(client), e.Now()); wait > 0 {
 		return c.later(http.StatusTooManyRequests, ReasonRateLimited, "too many requests from this address", wait)
 	}
-	defer e.addresses.leave(client)
 	ctx, cancel := context.WithTimeout(ctx, e.time)
 	defer cancel()
 	return e.answer(ctx, c)
@@ -192,7 +185,7 @@ func (e *endpoint) handle(ctx context.Context, c *call, client netip.Prefix) (a 
 // turn runs the part of a call that is bounded in number, and reports whether it was
 // run at all.
 func (c *call) turn(ctx context.Context, run func()) bool {
-	leave := c.endpoint.turns.enter(ctx, c.endpoint.Attempts.Familiar(c.event.Client))
+	leave := c.endpoint.turns.enter(ctx, c.endpoint.guesses.isKnown(c.event.Client, c.event.Started))
 	if leave == nil {
 		return false
 	}

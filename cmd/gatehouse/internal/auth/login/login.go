@@ -22,27 +22,26 @@ func (s *service) login(ctx context.Context, c *call) answer {
 	c.event.Typed, c.event.Renewal = r.Username, r.Token != ""
 	set := s.current()
 	c.event.Directory = set.DirectoryName(r.Directory)
-	attempt, end := authn.Unknown, func(authn.Outcome) {}
-	// The attempt ends when the answer goes out. An earlier end would show other calls
+	failed, end := false, func(time.Time, bool) {}
+	// The guess ends when the answer goes out. An earlier end would show other calls
 	// how long the directory took.
-	defer func() { end(attempt) }()
+	defer func() { end(s.Now(), failed) }()
 	// The caller chooses when the body ends, so the time until then does not count.
 	begun := s.Now()
 	var wait time.Duration
 	var d authn.LoginDecision
 	if !c.turn(ctx, func() {
 		if r.Token == "" && c.event.Directory != "" {
-			var ended func(authn.Outcome)
-			ended, wait = s.Attempts.BeginName(c.event.Directory, r.Username, c.event.Client)
-			if wait > 0 {
+			begun, needed := s.guesses.begin(c.event.Directory, r.Username, c.event.Client, s.Now())
+			if wait = needed; wait > 0 {
 				return
 			}
-			end = ended
+			end = begun
 		}
 		enduring, cancel := enduring(ctx)
 		defer cancel()
 		d = set.Login(enduring, authn.LoginRequest{
-			Directory: r.Directory, Username: r.Username, Password: r.Password, Token: r.Token, Client: c.event.Client,
+			Directory: r.Directory, Username: r.Username, Password: r.Password, Token: r.Token,
 		})
 	}) {
 		return c.overloaded()
@@ -50,8 +49,9 @@ func (s *service) login(ctx context.Context, c *call) answer {
 	if wait > 0 {
 		return c.later(http.StatusTooManyRequests, ReasonSlowed, "too many failed attempts: wait before the next one", wait)
 	}
-	if d.Failed {
-		attempt = authn.No
+	failed = d.Failed
+	if d.Outcome == authn.Yes && r.Token == "" {
+		s.guesses.loggedIn(c.event.Client, s.Now())
 	}
 	if d.Reason == authn.ReasonCredentials {
 		s.even(begun)

@@ -14,8 +14,8 @@ import (
 const LogoutPath = "/logout"
 
 const (
-	// logoutsAtOnce is how many logout tokens are processed at one time, of all issuers and
-	// of one address: an issuer may end the sessions of all its users together.
+	// logoutsAtOnce is how many logout tokens are processed at one time: an issuer may end
+	// the sessions of all its users together.
 	logoutsAtOnce = 64
 	// reasonNotStored is a revocation that could not be stored.
 	reasonNotStored = "not-stored"

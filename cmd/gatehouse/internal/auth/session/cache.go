@@ -1,13 +1,13 @@
 package session
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,17 +17,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
-// maxFileBytes bounds a stored credential: two tokens of 64 KiB, escaped or encrypted.
-const maxFileBytes = 1 << 20
-
-// Cache stores credentials in files of a directory that only its owner can read. The names of files are hashes. A Cache is
-// used by one goroutine at a time.
+// Cache stores credentials: in the OS keyring, or in files of a directory that only its owner can read. Each credential has a
+// file, whose name is a hash; that of a credential in the keyring says which item it is. A Cache is used by one goroutine at a
+// time.
 type Cache struct {
 	// Dir is created if it does not exist. No other program uses it.
 	Dir string
 	// Store selects where the secrets are; empty is StoreAuto.
 	Store Store
-	// Keyring holds the keys of encrypted files. It may be nil, for none.
+	// Keyring may be nil, for none.
 	Keyring Keyring
 	// UnlockTimeout is how long a person may take to unlock the keyring. Zero means that nobody is asked: a locked
 	// keyring cannot be used then.
@@ -56,73 +54,36 @@ func DefaultDir(kubeCacheDir, home string) (string, error) {
 	return "", errors.New("there is no home directory to store the login in (hint: --cache-dir DIR)")
 }
 
-// file is the content of a file. A file of another version is a miss.
+// file is the content of a file: a credential, or which item of the keyring it is. A file of another version is a miss.
 type file struct {
 	Version int `json:"version"`
-	// Credential is the whole credential, or only its Source if the rest is Sealed.
-	Credential
-	// Sealed is the credential in JSON, encrypted with AES-256-GCM. KeyringAccount is the account of its key in the
-	// OS keyring.
+	*Credential
+	// KeyringAccount is the account of the item.
 	KeyringAccount string `json:"keyringAccount,omitempty"`
-	Sealed         []byte `json:"sealed,omitempty"`
-}
-
-// parseFile returns the content of a file, or nil if it cannot be understood.
-func parseFile(data []byte) *file {
-	var f file
-	if len(data) > maxFileBytes || json.Unmarshal(data, &f) != nil || f.Version != fileVersion || (f.Token == "") == (f.KeyringAccount == "") {
-		return nil // of another version, cut off, or empty: a login replaces it
-	}
-	return &f
 }
 
 const fileVersion = 1
 
-// open makes the directory if it is missing, and opens it if nobody else can
-// change or read what is in it.
-func (c *Cache) open() (*os.Root, error) {
+// checkDir makes the directory if it is missing. It returns an error if others can change what is in it.
+func (c *Cache) checkDir() error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("the login cannot be stored: %w (hint: --cache-dir DIR)", err)
+		return fmt.Errorf("the login cannot be stored: %w (hint: --cache-dir DIR)", err)
 	}
-	root, err := c.openExisting()
-	if err != nil {
-		return nil, err
-	}
-	info, err := root.Stat(".")
-	if err == nil && private && info.Mode().Perm()&0o077 != 0 {
-		if info.Mode().Perm()&0o022 != 0 {
-			err = fmt.Errorf("%s: other users can write to this directory (mode %04o), so its logins are not used (hint: rm -r %s)", c.Dir, info.Mode().Perm(), shell.Quote(c.Dir))
-		} else {
-			// Others saw names, which are hashes; the files have modes of their own.
-			err = root.Chmod(".", 0o700)
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, root.Close())
-	}
-	return root, nil
-}
-
-// openExisting opens the directory if it is one and ours.
-func (c *Cache) openExisting() (*os.Root, error) {
 	info, err := os.Lstat(c.Dir)
-	if err != nil {
-		return nil, err
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s: is not a directory (hint: remove it, or --cache-dir DIR)", c.Dir)
+	case !owned(info):
+		return fmt.Errorf("%s: belongs to another user (hint: --cache-dir DIR)", c.Dir)
+	case private && info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s: other users can write to this directory (mode %04o), so its logins are not used (hint: rm -r %s)", c.Dir, info.Mode().Perm(), shell.Quote(c.Dir))
+	case private && info.Mode().Perm()&0o077 != 0:
+		// Others saw names, which are hashes; the files have modes of their own.
+		return os.Chmod(c.Dir, 0o700) // #nosec G302 -- a directory
 	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("%s: is not a directory (hint: remove it, or --cache-dir DIR)", c.Dir)
-	}
-	if !owned(info) {
-		return nil, fmt.Errorf("%s: belongs to another user (hint: --cache-dir DIR)", c.Dir)
-	}
-	root, err := os.OpenRoot(c.Dir)
-	if err != nil {
-		return nil, err
-	}
-	if opened, err := root.Stat("."); err != nil || !os.SameFile(info, opened) {
-		return nil, errors.Join(fmt.Errorf("%s: was replaced while it was opened", c.Dir), err, root.Close())
-	}
-	return root, nil
+	return nil
 }
 
 // entry is the place of one Identity's credential.
@@ -137,8 +98,7 @@ func (c *Cache) entry(id Identity) entry {
 	return entry{c, hex.EncodeToString(sum[:])}
 }
 
-func (e entry) file() string { return e.name + ".json" }
-func (e entry) path() string { return filepath.Join(e.cache.Dir, e.file()) }
+func (e entry) path() string { return filepath.Join(e.cache.Dir, e.name+".json") }
 
 // read returns the credential, or nil if there is none or it cannot be understood. It returns an error if others could have
 // read or written it, or if it is in the keyring, which cannot be used, and Store allows no other place.
@@ -148,9 +108,9 @@ func (e entry) read() (*Credential, error) {
 		return nil, err
 	}
 	if f.KeyringAccount == "" {
-		return &f.Credential, nil
+		return f.Credential, nil
 	}
-	c, err := e.unseal(f)
+	c, err := e.cache.getItem(f.KeyringAccount)
 	if err != nil && e.cache.Store != StoreKeyring {
 		e.cache.unreadable = err
 		return nil, nil // a login replaces it
@@ -163,13 +123,11 @@ func (e entry) read() (*Credential, error) {
 
 // readFile returns the content of the file, or nil if there is none or it cannot be understood. It returns an error if
 // others could have read or written it.
-func (e entry) readFile() (content *file, err error) {
-	root, err := e.cache.open()
-	if err != nil {
+func (e entry) readFile() (*file, error) {
+	if err := e.cache.checkDir(); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	info, err := root.Lstat(e.file())
+	info, err := os.Lstat(e.path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -185,68 +143,69 @@ func (e entry) readFile() (content *file, err error) {
 	case private && info.Mode().Perm()&0o077 != 0:
 		return nil, fmt.Errorf("%s: other users can access this login (mode %04o), so it is not used %s", e.path(), info.Mode().Perm(), hint)
 	}
-	f, err := root.Open(e.file())
+	data, err := os.ReadFile(e.path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // a logout meanwhile
 	}
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	return parseFile(data), nil
+	return parseFile(data), err
 }
 
-// write replaces the credential, wherever the one before is. Its secrets are then in one place: a file, or a file whose key is
-// in the keyring.
-func (e entry) write(c *Credential) error {
-	account := ""
-	if before, err := e.readFile(); err == nil && before != nil {
-		account = before.KeyringAccount
+// parseFile returns the content of a file, or nil if it cannot be understood.
+func parseFile(data []byte) *file {
+	var f file
+	if json.Unmarshal(data, &f) != nil || f.Version != fileVersion {
+		return nil // of another version, cut off, or empty: a login replaces it
 	}
-	content := &file{Version: fileVersion, Credential: *c}
+	if stored := f.Credential != nil && f.Token != ""; stored == (f.KeyringAccount != "") {
+		return nil
+	}
+	return &f
+}
+
+// write replaces the credential, wherever the one before is. Its secrets are then in one place.
+func (e entry) write(c *Credential) error {
+	before, err := e.readFile()
+	if err != nil || before == nil {
+		before = &file{}
+	}
+	content := &file{Version: fileVersion, Credential: c}
 	if e.cache.Store != StoreFile {
-		sealed, err := e.seal(c, account)
-		switch {
+		account := cmp.Or(before.KeyringAccount, rand.Text())
+		switch err := e.cache.setItem(account, c); {
 		case err == nil:
-			content = sealed
+			content = &file{Version: fileVersion, KeyringAccount: account}
 		case e.cache.Store == StoreKeyring:
 			return fmt.Errorf("%w (hint: unlock the keyring, or --token-store file)", err)
 		}
 	}
-	data, err := json.Marshal(content)
-	if err != nil {
+	if err := e.replace(content); err != nil {
 		return err
 	}
-	if err := e.replace(e.file(), data); err != nil {
-		return err
-	}
-	if account != "" && content.KeyringAccount != account {
-		_ = e.cache.deleteKey(account) // nothing is left that it decrypts
+	if before.KeyringAccount != content.KeyringAccount {
+		_ = e.cache.deleteItem(before.KeyringAccount) // nobody reads it any more
 	}
 	return nil
 }
 
-// replace replaces a file as a whole, through a file that nobody else can have opened.
-func (e entry) replace(name string, data []byte) (err error) {
-	root, err := e.cache.open()
+// replace replaces the file as a whole, through a file that nobody else can have opened.
+func (e entry) replace(content *file) error {
+	if err := e.cache.checkDir(); err != nil {
+		return err
+	}
+	data, err := json.Marshal(content) //nolint:gosec // for its owner alone
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	temporary := name + "." + rand.Text() + ".tmp"
-	f, err := root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.CreateTemp(e.cache.Dir, e.name+".*.tmp") // of mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = root.Rename(temporary, name)
+		err = os.Rename(f.Name(), e.path())
 	}
 	if err != nil {
-		return errors.Join(err, root.Remove(temporary))
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }
@@ -265,15 +224,10 @@ func (c *Cache) RemoveAll() (int, error) {
 // remove removes files, whatever their modes are. Lock files stay: removing one
 // that is held would let two hold it. They are empty.
 func (c *Cache) remove(which func(file string) bool) (removed int, err error) {
-	root, err := c.openExisting()
+	files, err := os.ReadDir(c.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	files, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return 0, err
 	}
@@ -282,12 +236,13 @@ func (c *Cache) remove(which func(file string) bool) (removed int, err error) {
 		if !which(f.Name()) || strings.HasSuffix(f.Name(), lockSuffix) {
 			continue
 		}
-		if account := keyringAccountIn(root, f); account != "" {
-			if err := c.deleteKey(account); err != nil {
-				problems = append(problems, fmt.Errorf("the key of a deleted login is still in the OS keyring, as account %s of %s: %w", printable(account), keyringService, err))
+		path := filepath.Join(c.Dir, f.Name())
+		if f.Type().IsRegular() { // opening a pipe would block
+			if data, err := os.ReadFile(path); err == nil {
+				problems = append(problems, c.removeItem(parseFile(data)))
 			}
 		}
-		if err := root.Remove(f.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			problems = append(problems, err)
 		} else if strings.HasSuffix(f.Name(), ".json") {
 			removed++
@@ -296,20 +251,15 @@ func (c *Cache) remove(which func(file string) bool) (removed int, err error) {
 	return removed, errors.Join(problems...)
 }
 
-// keyringAccountIn returns the account of the key that a file is encrypted with, empty if there is none. It reads regular files
-// only: opening a pipe would block.
-func keyringAccountIn(root *os.Root, f fs.DirEntry) string {
-	if !f.Type().IsRegular() || !strings.HasSuffix(f.Name(), ".json") {
-		return ""
+// removeItem deletes what a file that is being removed has in the keyring.
+func (c *Cache) removeItem(f *file) error {
+	if f == nil {
+		return nil
 	}
-	data, err := root.ReadFile(f.Name())
-	if err != nil {
-		return ""
+	if err := c.deleteItem(f.KeyringAccount); err != nil {
+		return fmt.Errorf("a deleted login is still in the OS keyring, as account %s of %s: %w", printable(f.KeyringAccount), keyringService, err)
 	}
-	if content := parseFile(data); content != nil {
-		return content.KeyringAccount
-	}
-	return ""
+	return nil
 }
 
 // isOurs reports whether a file has a name that this package gives: the directory

@@ -2,26 +2,21 @@ package session
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"syscall"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/httpsclient"
 	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
 )
 
-const (
-	// maxAnswerBytes bounds an answer: a token, or an issuer's keys.
-	maxAnswerBytes = 1 << 20
-	// requestTimeout bounds one request with its answer.
-	requestTimeout = 30 * time.Second
-)
+// requestTimeout bounds one request with its answer.
+const requestTimeout = 30 * time.Second
 
 // Roots returns the CAs in a PEM text; nil for an empty one, which means the
 // system's.
@@ -33,19 +28,10 @@ func Roots(text []byte) (*x509.CertPool, error) {
 }
 
 // newClient returns a client that verifies certificates with the roots, nil for the
-// system's, that reads bounded answers, speaks TLS alone, and repeats a secret to
-// nobody: only a GET follows a redirection.
+// system's, and repeats a secret to nobody: only a GET follows a redirection.
 func newClient(roots *x509.CertPool) *http.Client {
-	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		ForceAttemptHTTP2:   true,
-		TLSHandshakeTimeout: requestTimeout / 2,
-		IdleConnTimeout:     requestTimeout,
-	}
-	return &http.Client{
-		Transport: boundedTransport{transport},
-		Timeout:   requestTimeout,
+	return httpsclient.New(httpsclient.Options{
+		Roots: roots, Timeout: requestTimeout,
 		CheckRedirect: func(_ *http.Request, via []*http.Request) error {
 			const most = 5
 			if via[0].Method != http.MethodGet || len(via) > most {
@@ -53,34 +39,7 @@ func newClient(roots *x509.CertPool) *http.Client {
 			}
 			return nil
 		},
-	}
-}
-
-// boundedTransport refuses requests without TLS and cuts off answers.
-type boundedTransport struct{ *http.Transport }
-
-func (t boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme != "https" {
-		return nil, errors.New("requests without TLS are not sent")
-	}
-	resp, err := t.Transport.RoundTrip(req)
-	if err == nil {
-		resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxAnswerBytes}
-	}
-	return resp, err
-}
-
-type boundedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *boundedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
-	if b.left -= int64(n); b.left < 0 {
-		return 0, fmt.Errorf("the answer is larger than %d bytes", maxAnswerBytes)
-	}
-	return n, err
+	})
 }
 
 // transportError returns the error of a request for people, with a hint where there

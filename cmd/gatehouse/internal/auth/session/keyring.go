@@ -1,10 +1,6 @@
 package session
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,15 +41,14 @@ func ParseStore(name string) (Store, error) {
 	return Store(name), nil
 }
 
-// Keyring stores the keys that files with logins are encrypted with. Files keep the logins themselves: Windows
-// limits an item of its keyring to 2560 bytes and macOS to about 3000, and the tokens of an issuer are longer.
-// Its methods may block for as long as a dialog is open.
+// Keyring stores credentials. Its methods may block for as long as a dialog is open.
 type Keyring interface {
 	// Check returns an error if the keyring is locked or missing. It opens no dialog.
 	Check() error
-	// Get returns the key of an account, or keyring.ErrNotFound.
+	// Get returns the item of an account, or keyring.ErrNotFound.
 	Get(account string) (string, error)
-	Set(account, key string) error
+	// Set returns keyring.ErrSetDataTooBig for an item that is too large: Windows takes 2560 bytes, and macOS about 3000.
+	Set(account, item string) error
 	// Delete returns keyring.ErrNotFound if there is no such account.
 	Delete(account string) error
 }
@@ -69,7 +64,7 @@ const keyringService = "gatehouse"
 func (OSKeyring) Get(account string) (string, error) { return keyring.Get(keyringService, account) }
 
 // Set implements Keyring.
-func (OSKeyring) Set(account, key string) error { return keyring.Set(keyringService, account, key) }
+func (OSKeyring) Set(account, item string) error { return keyring.Set(keyringService, account, item) }
 
 // Delete implements Keyring.
 func (OSKeyring) Delete(account string) error { return keyring.Delete(keyringService, account) }
@@ -78,8 +73,8 @@ func (OSKeyring) Delete(account string) error { return keyring.Delete(keyringSer
 const keyringTimeout = 3 * time.Second
 
 // askKeyring calls the keyring. The call is abandoned after a time: a keyring that waits for a dialog which nobody
-// sees, as in an SSH session, would block kubectl forever. After an error, other than that there is no such
-// account, the keyring is not asked again.
+// sees, as in an SSH session, would block kubectl forever. After an error, other than those about one account, the
+// keyring is not asked again.
 func askKeyring[T any](c *Cache, ask func(Keyring) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -118,96 +113,57 @@ func askKeyring[T any](c *Cache, ask func(Keyring) (T, error)) (T, error) {
 		}
 	}
 	if r.err != nil && !errors.Is(r.err, keyring.ErrNotFound) {
+		tooBig := errors.Is(r.err, keyring.ErrSetDataTooBig)
 		r.err = fmt.Errorf("the OS keyring cannot be used: %s", printable(r.err.Error()))
-		c.keyringErr = r.err
+		if !tooBig {
+			c.keyringErr = r.err
+		}
 	}
 	return r.value, r.err
 }
 
-// deleteKey deletes the key of a file from the keyring, if it is there.
-func (c *Cache) deleteKey(account string) error {
+// getItem returns the credential of an account, or nil if it was deleted or cannot be understood.
+func (c *Cache) getItem(account string) (*Credential, error) {
+	item, err := askKeyring(c, func(k Keyring) (string, error) { return k.Get(account) })
+	var credential Credential
+	switch {
+	case errors.Is(err, keyring.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case json.Unmarshal([]byte(item), &credential) != nil || credential.Token == "":
+		return nil, nil // a login replaces it
+	}
+	return &credential, nil
+}
+
+// setItem stores a credential and reads it back: some keyrings report a success and store nothing.
+func (c *Cache) setItem(account string, credential *Credential) error {
+	data, err := json.Marshal(credential) //nolint:gosec // for the keyring
+	if err != nil {
+		return err
+	}
+	_, err = askKeyring(c, func(k Keyring) (struct{}, error) {
+		err := k.Set(account, string(data))
+		if err != nil {
+			return struct{}{}, err
+		}
+		if stored, err := k.Get(account); err != nil || stored != string(data) {
+			return struct{}{}, errors.New("it does not store what it is given")
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// deleteItem deletes the item of an account, if there is one.
+func (c *Cache) deleteItem(account string) error {
+	if account == "" {
+		return nil
+	}
 	_, err := askKeyring(c, func(k Keyring) (struct{}, error) { return struct{}{}, k.Delete(account) })
 	if errors.Is(err, keyring.ErrNotFound) {
 		return nil
 	}
 	return err
-}
-
-// seal returns the file with the credential encrypted. Account is that of the key of the file before, which is used
-// again, and empty if there is none.
-func (e entry) seal(c *Credential, account string) (*file, error) {
-	key, err := "", keyring.ErrNotFound
-	if account != "" {
-		key, err = askKeyring(e.cache, func(k Keyring) (string, error) { return k.Get(account) })
-	}
-	if errors.Is(err, keyring.ErrNotFound) {
-		account = rand.Text()
-		key, err = askKeyring(e.cache, func(k Keyring) (string, error) { return createKey(k, account) })
-	}
-	if err != nil {
-		return nil, err
-	}
-	aead, err := newAEAD(key)
-	if err != nil {
-		return nil, fmt.Errorf("the OS keyring cannot be used: %w", err)
-	}
-	plain, err := json.Marshal(c) //nolint:gosec // encrypted below
-	if err != nil {
-		return nil, err
-	}
-	return &file{
-		Version: fileVersion, Credential: Credential{Source: c.Source},
-		KeyringAccount: account, Sealed: aead.Seal(nil, nil, plain, []byte(e.name)), // #nosec G407 -- the AEAD makes the nonce
-	}, nil
-}
-
-// createKey stores a new key and reads it back: some keyrings report a success and store nothing.
-func createKey(k Keyring, account string) (string, error) {
-	secret := make([]byte, keyBytes)
-	_, _ = rand.Read(secret) // never fails
-	key := base64.StdEncoding.EncodeToString(secret)
-	if err := k.Set(account, key); err != nil {
-		return "", err
-	}
-	stored, err := k.Get(account)
-	if err != nil || stored != key {
-		return "", errors.New("it does not store what it is given")
-	}
-	return key, nil
-}
-
-// unseal returns the credential of a file whose key is in the keyring, or nil if the key was deleted or does not fit.
-func (e entry) unseal(f *file) (*Credential, error) {
-	key, err := askKeyring(e.cache, func(k Keyring) (string, error) { return k.Get(f.KeyringAccount) })
-	if errors.Is(err, keyring.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	aead, err := newAEAD(key)
-	if err != nil {
-		return nil, nil //nolint:nilerr // a login replaces it
-	}
-	plain, err := aead.Open(nil, nil, f.Sealed, []byte(e.name))
-	var c Credential
-	if err != nil || json.Unmarshal(plain, &c) != nil || c.Token == "" {
-		return nil, nil //nolint:nilerr // a login replaces it
-	}
-	return &c, nil
-}
-
-// keyBytes is the length of a key of AES-256.
-const keyBytes = 32
-
-func newAEAD(key string) (cipher.AEAD, error) {
-	secret, err := base64.StdEncoding.DecodeString(key)
-	if err != nil || len(secret) != keyBytes {
-		return nil, errors.New("what it stores for Gatehouse is not a key")
-	}
-	block, err := aes.NewCipher(secret)
-	if err != nil {
-		return nil, err
-	}
-	return cipher.NewGCMWithRandomNonce(block)
 }

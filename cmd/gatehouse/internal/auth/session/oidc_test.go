@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/httpsclient"
 )
 
 func TestLoginWithoutABrowserOnLocalhost(t *testing.T) {
@@ -188,7 +190,7 @@ func TestLoginsThatAreRefused(t *testing.T) {
 		{"an endless answer", func(i *testIssuer) {
 			i.token = func(w http.ResponseWriter, _ url.Values) bool {
 				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write([]byte(strings.Repeat(" ", maxAnswerBytes+1)))
+				_, _ = w.Write([]byte(strings.Repeat(" ", httpsclient.MaxBytes+1)))
 				return true
 			}
 		}, "", "cannot parse json"},
@@ -285,9 +287,9 @@ func TestDiscoveryIsChecked(t *testing.T) {
 	t.Run("endless document", func(t *testing.T) {
 		t.Parallel()
 		i := newIssuer(t)
-		i.metadata = func(m map[string]any) { m["padding"] = strings.Repeat("x", maxAnswerBytes) }
+		i.metadata = func(m map[string]any) { m["padding"] = strings.Repeat("x", httpsclient.MaxBytes) }
 		o, _ := i.login(t, nil, nil)
-		if _, err := o.Login(t.Context()); err == nil || !strings.Contains(err.Error(), "the answer is larger than 1048576 bytes") {
+		if _, err := o.Login(t.Context()); err == nil || !strings.Contains(err.Error(), "the answer has more than 1048576 bytes") {
 			t.Errorf("got %v", err)
 		}
 	})

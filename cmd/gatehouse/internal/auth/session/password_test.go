@@ -15,6 +15,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/httpsclient"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 )
 
@@ -175,9 +176,9 @@ func TestPasswordLoginsThatFail(t *testing.T) {
 		},
 		{
 			name: "endless answer", answer: func(w http.ResponseWriter, _ login.Request) bool {
-				_, _ = io.WriteString(w, strings.Repeat(" ", maxAnswerBytes+1))
+				_, _ = io.WriteString(w, strings.Repeat(" ", httpsclient.MaxBytes+1))
 				return true
-			}, says: "the answer is larger than 1048576 bytes", tries: 1,
+			}, says: "the answer has more than 1048576 bytes", tries: 1,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -266,7 +267,7 @@ func TestPasswordIsForGatehouseAlone(t *testing.T) {
 		{"no POST", said(http.StatusMethodNotAllowed, "application/json", "GET", ours), "no password was sent"},
 		{"cut off", said(http.StatusMethodNotAllowed, "application/json", "POST", ours[:20]), "no password was sent"},
 		{"a redirection", said(http.StatusFound, "application/json", "POST", ours), "it responds with 302 Found"},
-		{"without end", said(http.StatusMethodNotAllowed, "application/json", "POST", strings.Repeat(" ", maxAnswerBytes+1)), "the answer is larger than"},
+		{"without end", said(http.StatusMethodNotAllowed, "application/json", "POST", strings.Repeat(" ", httpsclient.MaxBytes+1)), "the answer has more than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/version"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -27,8 +27,7 @@ const (
 	// usageManager is who the API server notes as the author of status.lastUsed.
 	usageManager = "gatehouse-tokens"
 	// usageGrain is how far status.lastUsed may be behind.
-	usageGrain   = time.Hour
-	grainSeconds = int64(usageGrain / time.Second)
+	usageGrain = time.Hour
 	// usageQPS and usageBurst bound what all uses cost the API server, in requests a
 	// second and at one time.
 	usageQPS, usageBurst = 5, 5
@@ -48,27 +47,24 @@ const (
 // once, so that nobody who sends tokens can make it grow. It is safe for concurrent
 // use, but for Know, whose calls come one after the other.
 type ClusterUsage struct {
-	client dynamic.NamespaceableResourceInterface
-	log    *slog.Logger
-	// failure is what was logged last.
-	failure apierr.Class
+	client   dynamic.NamespaceableResourceInterface
+	problems *problemlog.Log
 
-	// known has what there is to know of each token. The map is never written to; a
-	// new one takes its place, with the same values in it.
-	known atomic.Pointer[map[string]*clusterUse]
-
-	wake    chan struct{}
-	mu      sync.Mutex
-	waiting []string
+	mu    sync.Mutex
+	known map[string]*clusterUse
+	// due are the tokens whose use waits to be written, each once, and wake has a value
+	// when there are any.
+	due  []string
+	wake chan struct{}
 }
 
 // clusterUse is what is known of the use of a token.
 type clusterUse struct {
 	uid types.UID
-	// next is the Unix second before which no use is noted, which is an hour away at
-	// most, and at that of the use that waits to be.
-	next, at atomic.Int64
-	waits    atomic.Bool
+	// at is the use that waits to be written, and next the time before which no other is
+	// noted, which is an hour away at most.
+	at, next time.Time
+	waits    bool
 }
 
 // NewClusterUsage returns a ClusterUsage with a client of its own, so that it never
@@ -85,16 +81,19 @@ func NewClusterUsage(access *rest.Config, log *slog.Logger) (*ClusterUsage, erro
 }
 
 func newClusterUsage(client dynamic.Interface, log *slog.Logger) *ClusterUsage {
-	u := &ClusterUsage{client: client.Resource(v1alpha1.GroupVersion.WithResource(tokenResource)), log: log, wake: make(chan struct{}, 1)}
-	u.known.Store(&map[string]*clusterUse{})
-	return u
+	return &ClusterUsage{
+		client:   client.Resource(v1alpha1.GroupVersion.WithResource(tokenResource)),
+		problems: problemlog.New(log, "use of access tokens"), wake: make(chan struct{}, 1),
+	}
 }
 
 // Know makes these the tokens whose use is noted, as far as they are of the
 // cluster. Others are forgotten.
 func (u *ClusterUsage) Know(tokens []authn.Token) {
-	before := *u.known.Load()
-	now := map[string]*clusterUse{}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	before := u.known
+	u.known = map[string]*clusterUse{}
 	for i := range tokens {
 		token := &tokens[i]
 		if token.Source != config.ClusterSource || token.UID == "" {
@@ -105,26 +104,25 @@ func (u *ClusterUsage) Know(tokens []authn.Token) {
 			// Copies, so that nothing holds on to the documents.
 			use = &clusterUse{uid: types.UID(strings.Clone(string(token.UID)))}
 		}
-		now[strings.Clone(token.Name)] = use
+		u.known[strings.Clone(token.Name)] = use
 	}
-	u.known.Store(&now)
 }
 
 // Note notes that a token was used. It is fast, waits for nobody, and does nothing
 // for an id that is not known.
 func (u *ClusterUsage) Note(id string, at time.Time) {
-	use := (*u.known.Load())[id]
-	if use == nil || use.waits.Load() {
-		return
-	}
-	// Longer than that is by a clock that was ahead.
-	if pause := use.next.Load() - at.Unix(); pause > 0 && pause <= grainSeconds || !use.waits.CompareAndSwap(false, true) {
-		return
-	}
-	use.at.Store(at.Unix())
 	u.mu.Lock()
-	u.waiting = append(u.waiting, strings.Clone(id))
-	u.mu.Unlock()
+	defer u.mu.Unlock()
+	use := u.known[id]
+	if use == nil || use.waits {
+		return
+	}
+	// Longer than an hour is by a clock that was ahead.
+	if pause := use.next.Sub(at); pause > 0 && pause <= usageGrain {
+		return
+	}
+	use.at, use.waits = at.Truncate(time.Second), true
+	u.due = append(u.due, strings.Clone(id))
 	select {
 	case u.wake <- struct{}{}:
 	default: // it is awake
@@ -141,45 +139,53 @@ func (u *ClusterUsage) Run(ctx context.Context) {
 		case <-u.wake:
 		}
 		u.mu.Lock()
-		waiting := u.waiting
-		u.waiting = nil
+		due := u.due
+		u.due = nil
 		u.mu.Unlock()
-		for _, id := range waiting {
+		for _, id := range due {
 			if ctx.Err() != nil {
 				return
 			}
-			if use := (*u.known.Load())[id]; use != nil {
-				u.write(ctx, id, use)
+			u.mu.Lock()
+			use := u.known[id]
+			u.mu.Unlock()
+			if use != nil {
+				next := u.write(ctx, id, use)
+				u.mu.Lock()
+				use.next, use.waits = next, false
+				u.mu.Unlock()
 			}
 		}
 	}
 }
 
-// write writes the use that waits, unless another of the hour or a later one is there.
-// One that is said to be yet to come is by a clock that was ahead.
-func (u *ClusterUsage) write(ctx context.Context, id string, use *clusterUse) {
-	defer use.waits.Store(false)
+// write writes the use that waits, unless another of the hour or a later one is there, and
+// returns before when no other is noted. One that is said to be yet to come is by a clock
+// that was ahead.
+func (u *ClusterUsage) write(ctx context.Context, id string, use *clusterUse) (next time.Time) {
 	now := time.Now()
-	at := time.Unix(min(use.at.Load(), now.Unix()), 0)
+	at := use.at
+	if at.After(now) {
+		at = now.Truncate(time.Second)
+	}
 	last, err := u.last(ctx, id, use.uid)
 	if err == nil && (!at.Before(last.Add(usageGrain)) || last.After(now.Add(usageGrain))) {
 		last, err = at, u.patch(ctx, id, use.uid, at)
 	}
-	if ctx.Err() != nil {
-		return
-	}
 	class := apierr.Classify(err)
 	// A token that was deleted or replaced in between is no failure.
-	if gone := errors.Is(err, errGone) || class == apierr.NotFound || class == apierr.Conflict; !gone {
+	if gone := errors.Is(err, errGone) || class == apierr.NotFound || class == apierr.Conflict; !gone && ctx.Err() == nil {
 		u.report(class.Coarse(), err)
 	}
 	switch {
+	case err == nil && last.After(now):
+		return now.Add(usageGrain)
 	case err == nil:
-		use.next.Store(min(last.Unix(), now.Unix()) + grainSeconds)
+		return last.Add(usageGrain)
 	case class.IsDenied(), class == apierr.Unserved:
-		use.next.Store(time.Now().Add(usageForbidden).Unix())
+		return time.Now().Add(usageForbidden)
 	default:
-		use.next.Store(time.Now().Add(usageRetry).Unix())
+		return time.Now().Add(usageRetry)
 	}
 }
 
@@ -218,24 +224,21 @@ func (u *ClusterUsage) patch(ctx context.Context, id string, uid types.UID, at t
 
 var errGone = errors.New("the token is another one")
 
+// lastUsed is what a problem of ClusterUsage is about.
+const lastUsed = "status.lastUsed"
+
 // report logs a failure once for as long as it lasts, and that it is over.
 func (u *ClusterUsage) report(class apierr.Class, err error) {
-	before := u.failure
-	u.failure = class
-	if class == before {
-		return
-	}
-	if class == apierr.None {
-		u.log.Info("use of access tokens", "recovered", "status.lastUsed can be written again")
-		return
-	}
 	hint := "Gatehouse tries again; nothing else depends on it"
 	switch class { //nolint:exhaustive // the others need nothing but time
+	case apierr.None:
+		u.problems.Recover(lastUsed)
+		return
 	case apierr.Forbidden:
 		hint = apierr.GrantHint("the ClusterRole gatehouse-resources", "get", "accesstokens and patch of accesstokens/status in "+v1alpha1.GroupVersion.Group+"; nothing else depends on it")
 	case apierr.Unserved:
 		hint = "apply the CRDs: " + version.Remedy
 	default:
 	}
-	u.log.Warn("use of access tokens", "error", "cannot write when they were last used: "+singleLineError(err), "hint", hint)
+	u.problems.Report(lastUsed, fmt.Sprint(class), "cannot write when they were last used: "+singleLineError(err), hint)
 }

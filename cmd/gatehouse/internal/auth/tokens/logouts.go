@@ -77,9 +77,10 @@ func (l *Logouts) Run(ctx context.Context) {
 	}
 }
 
-// sweep reads page by page, so that a replica does not hold all logouts once more. If a page expires while it deletes, it begins again.
+// sweep reads page by page, so that a replica does not hold all logouts once more. If a page expires meanwhile, the next sweep
+// goes on.
 func (l *Logouts) sweep(ctx context.Context) error {
-	before, deleted := time.Now().Add(-l.keep), false
+	before := time.Now().Add(-l.keep)
 	var failed error
 	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return l.cluster.revocations.List(ctx, o)
@@ -95,14 +96,13 @@ func (l *Logouts) sweep(ctx context.Context) error {
 		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrChanged) { // by another replica
 			failed = err
 		}
-		deleted = true
 		return failed
 	})
 	switch {
 	case failed != nil:
 		return failed
-	case deleted && apierr.Classify(err) == apierr.Expired:
-		return l.sweep(ctx)
+	case apierr.Classify(err) == apierr.Expired:
+		return nil
 	default:
 		return explain(err, "list", revocationResource, "")
 	}

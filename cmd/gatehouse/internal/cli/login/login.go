@@ -45,13 +45,13 @@ verifies that the server is a Gatehouse.
 
 Without either, the current context of the kubeconfig decides.
 
-Tokens are stored in files that only you can read, encrypted with a key in the OS
-keyring: Keychain, Credential Manager, or the Secret Service of a Linux desktop.
---token-store, or the variable GATEHOUSE_TOKEN_STORE, selects another place:
-  auto     the keyring if it is unlocked, and else unencrypted files, as for SSH
-           sessions and CI (the default)
+Tokens are stored in the OS keyring: Keychain, Credential Manager, or the Secret
+Service of a Linux desktop. --token-store, or the variable GATEHOUSE_TOKEN_STORE,
+selects another place:
+  auto     the keyring if it is unlocked and large enough, and else files that only
+           you can read, as for SSH sessions and CI (the default)
   keyring  the keyring; login waits up to a minute for you to unlock it
-  file     unencrypted files that only you can read
+  file     files that only you can read
   none     nothing is stored
 A stored login moves to the selected place when it is renewed.
 

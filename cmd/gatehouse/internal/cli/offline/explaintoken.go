@@ -38,7 +38,7 @@ type explainTokenFlags struct {
 	askGroups bool
 
 	now   func() time.Time
-	fetch func(context.Context, authn.Issuer) ([]jwt.Key, error)
+	fetch func(context.Context, authn.Issuer) (*jwt.KeySet, error)
 }
 
 func newExplainTokenFlags() explainTokenFlags {
@@ -127,15 +127,16 @@ func (f *explainTokenFlags) fetchIssuerKeys(ctx context.Context, spec *authn.Spe
 		return "nobody was asked: the token's issuer is not configured"
 	}
 	issuer := &spec.Issuers[i]
-	if issuer.KeysJSON != nil {
+	if issuer.Keys != nil {
 		return "the issuer was not asked: its keys are in a keysFile, and the server does not ask it either"
 	}
-	keys, err := f.fetch(ctx, *issuer)
+	set, err := f.fetch(ctx, *issuer)
 	if err != nil {
 		issuer.Keys = failedKeys{errors.New("the issuer's keys could not be fetched")}
 		return err.Error()
 	}
-	issuer.Keys = jwt.StaticKeys(keys)
+	issuer.Keys = set
+	keys := set.All()
 	names := make([]string, len(keys))
 	for i, key := range keys {
 		names[i] = fmt.Sprintf("%q", key.ID)

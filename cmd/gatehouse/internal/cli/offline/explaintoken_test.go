@@ -138,7 +138,7 @@ func (*tokenWorld) login(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := set.Login(t.Context(), authn.LoginRequest{Directory: "staff", Username: "joe", Password: "secret", Client: "192.0.2.1"})
+	d := set.Login(t.Context(), authn.LoginRequest{Directory: "staff", Username: "joe", Password: "secret"})
 	if d.Token == "" {
 		t.Fatalf("%+v", d)
 	}
@@ -149,7 +149,7 @@ func (*tokenWorld) login(t *testing.T) string {
 // repeat, and returns what it writes and its exit code.
 func (w *tokenWorld) explained(t *testing.T, token, output string, change func(*explainTokenFlags)) (text string, code int) {
 	t.Helper()
-	f := explainTokenFlags{file: "-", now: explainNow, fetch: func(context.Context, authn.Issuer) ([]jwt.Key, error) {
+	f := explainTokenFlags{file: "-", now: explainNow, fetch: func(context.Context, authn.Issuer) (*jwt.KeySet, error) {
 		t.Error("an issuer was asked")
 		return nil, errors.New("not expected")
 	}}
@@ -319,9 +319,9 @@ func TestExplainFetchesKeys(t *testing.T) {
 			asked := []string(nil)
 			text, code := w.explained(t, w.jwt(t, w.key, "k1", map[string]any{"iss": c.issuer}), "text", func(f *explainTokenFlags) {
 				f.fetchKeys = true
-				f.fetch = func(_ context.Context, issuer authn.Issuer) ([]jwt.Key, error) {
+				f.fetch = func(_ context.Context, issuer authn.Issuer) (*jwt.KeySet, error) {
 					asked = append(asked, issuer.Config.Issuer.URL)
-					return keys, c.err
+					return jwt.NewKeySet(keys...), c.err
 				}
 			})
 			if want := []string{c.issuer}; c.asked && !slices.Equal(asked, want) || !c.asked && asked != nil {
