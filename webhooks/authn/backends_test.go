@@ -17,8 +17,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -228,39 +226,5 @@ func TestTokensAreDispatchedByShape(t *testing.T) {
 	}
 	if want := []string{"two saw b1", "one saw a1"}; !reflect.DeepEqual(asked, want) {
 		t.Errorf("got %q, want %q", asked, want)
-	}
-}
-
-// cachedGroups are those of a source in memory.
-type cachedGroups struct{ answer GroupAnswer }
-
-func (c *cachedGroups) Cached(*GroupQuery) (GroupAnswer, bool) { return c.answer, true }
-
-func (c *cachedGroups) Lookup(context.Context, *GroupQuery) (GroupAnswer, error) {
-	return c.answer, nil
-}
-
-// BenchmarkCachedGroups is what a source whose answer is in memory adds to a token review, the
-// guard included.
-func BenchmarkCachedGroups(b *testing.B) {
-	names := make([]string, 20)
-	for i := range names {
-		names[i] = fmt.Sprintf("corp:department-%02d", i)
-	}
-	source := groupSource{config: &v1alpha1.GroupSource{Name: "corp"}, lookup: &cachedGroups{GroupAnswer{Groups: names, At: time.Unix(0, 0)}}}
-	one := &issuer{url: "https://issuer.example", groups: []groupSource{source}}
-	set := &Set{guard: guard.Guard{}}
-	own := []string{"dev", "eng"}
-	b.ReportAllocs()
-	for b.Loop() {
-		proof := jwt.Proof{Subject: "jane"}
-		proof.User.Username, proof.User.Groups = "jane", own
-		lookups := groupLookups{issuer: one}
-		if err := lookups.add(b.Context(), nil, &proof, nil); err != nil {
-			b.Fatal(err)
-		}
-		if found := set.violations(JWTs, one.url, &proof.User); len(found) > 0 || len(proof.User.Groups) != 22 {
-			b.Fatal(found, proof.User.Groups)
-		}
 	}
 }

@@ -288,26 +288,3 @@ func TestRevocationByClaims(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkGroupSources compares a token whose groups are in memory with one without sources.
-func BenchmarkGroupSources(b *testing.B) {
-	s := newSigner(b)
-	names := make([]string, 20)
-	for i := range names {
-		names[i] = "corp:team-" + string(rune('a'+i))
-	}
-	service := &groupService{cached: true, answer: authn.GroupAnswer{Groups: names, At: noon}}
-	for name, sources := range map[string][]v1alpha1.GroupSource{"none": nil, "cached": {httpSource()}} {
-		set, err := authn.Compile(groupSpec(s, sources, service))
-		if err != nil {
-			b.Fatal(err)
-		}
-		token := s.sign(b, nil)
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				set.Decide(b.Context(), authn.Input{Token: token})
-			}
-		})
-	}
-}

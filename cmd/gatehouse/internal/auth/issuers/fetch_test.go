@@ -326,27 +326,3 @@ func TestRedirectOnTheSameHost(t *testing.T) {
 		t.Errorf("%v, error %v", set, err)
 	}
 }
-
-// A parser that is not ours must not end the program.
-func TestPanicIsAnError(t *testing.T) {
-	t.Parallel()
-	i := &issuer{fetch: func(context.Context) (*jwt.KeySet, error) { panic("index out of range") }}
-	if _, err := i.try(t.Context()); err == nil {
-		t.Errorf("error %v", err)
-	}
-}
-
-// What may be secret in an address is in no message.
-func TestQueryIsNotQuoted(t *testing.T) {
-	t.Parallel()
-	p, server := served(t)
-	p.lie(to(discoveryPath, text(`{"issuer":"`+server.URL+`","jwks_uri":"`+server.URL+`/none?key=hunter2"}`))(p))
-	_, err := Fetch(t.Context(), trusting(server))
-	if err == nil || !strings.Contains(err.Error(), server.URL+"/none") || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("error %v", err)
-	}
-	server.Close()
-	if _, err := Fetch(t.Context(), trusting(server)); err == nil || strings.Count(err.Error(), "openid-configuration") != 1 {
-		t.Errorf("error %v, want the address once", err)
-	}
-}

@@ -178,22 +178,6 @@ func TestTokenBeforeTheFirstFetch(t *testing.T) {
 	})
 }
 
-// A key that is left out is one that its owner wonders about.
-func TestIgnoredKeysAreLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProvider(example, signing("a"), keyOf("weak", "RS256", material().weak.Public()))
-		i, logged := startAt(t, p)
-		keys, _ := provide(t, i, specOf(at(example)))
-		time.Sleep(time.Hour)
-		if finds(t, keys, "weak") || !finds(t, keys, "a") {
-			t.Error("not the keys that can be used")
-		}
-		if n := logged.Count("has 1024 bits: must have 2048 to 8192"); n != 1 {
-			t.Errorf("it is in the log %d times, want once:\n%s", n, logged)
-		}
-	})
-}
-
 // Nobody waits for the background when the issuer is back.
 func TestTokenFindsARecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

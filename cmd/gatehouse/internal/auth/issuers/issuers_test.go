@@ -79,25 +79,6 @@ func TestIssuersComeAndGo(t *testing.T) {
 	})
 }
 
-// A configuration that does not compile is provided for, and not kept.
-func TestConfigurationThatIsNotUsed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		i, one, other := startBoth(t)
-		keys, v := provide(t, i, specOf(at(example)))
-		i.Keep(v)
-		_, _ = provide(t, i, specOf(at(otherURL)))
-		i.Keep(v)
-		calls := other.calls()
-		time.Sleep(time.Hour)
-		if other.calls() != calls {
-			t.Error("an issuer of a configuration that was not used is asked")
-		}
-		if one.fetches() < 12 || !finds(t, keys, "a") {
-			t.Error("the issuer of the configuration in use is not")
-		}
-	})
-}
-
 // An operator who changes an interval during an outage locks nobody out.
 func TestChangeDuringAnOutageKeepsTheKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -139,33 +120,6 @@ func TestOtherOriginKeepsNoKeys(t *testing.T) {
 		keys, _ := provide(t, i, specOf(moved))
 		cannotTell(t, keys, "a", errUnreachable)
 	})
-}
-
-func TestIntervals(t *testing.T) {
-	for name, c := range map[string]struct {
-		interval, wait time.Duration
-		least, most    int
-	}{
-		"the default":         {0, time.Hour, 12, 14},
-		"a minute":            {time.Minute, time.Hour, 60, 67},
-		"less than the least": {time.Millisecond, time.Minute, 2, 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := newProvider(example, signing("a"))
-				i, _ := startAt(t, p)
-				spec := specOf(at(example))
-				if c.interval > 0 {
-					spec = every(spec, c.interval, time.Hour)
-				}
-				provide(t, i, spec)
-				time.Sleep(c.wait)
-				if n := p.fetches() - 1; n < c.least || n > c.most {
-					t.Errorf("%d fetches in %s, want %d to %d", n, c.wait, c.least, c.most)
-				}
-			})
-		})
-	}
 }
 
 // keySet is that of a keys file.
@@ -250,24 +204,6 @@ func TestClose(t *testing.T) {
 	if logged.Count("cannot fetch") > 0 {
 		t.Errorf("a fetch that was ended is in the log:\n%s", logged)
 	}
-}
-
-func TestCloseWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProvider(example, signing("a"))
-		i, _ := startAt(t, p)
-		p.lie(func(_ http.ResponseWriter, r *http.Request) {
-			<-r.Context().Done()
-			time.Sleep(time.Second)
-		})
-		i.Provide(specOf(at(example)))
-		synctest.Wait()
-		begin := time.Now()
-		i.Close()
-		if d := time.Since(begin); d != time.Second {
-			t.Errorf("closed after %s, want 1s", d)
-		}
-	})
 }
 
 func TestMetrics(t *testing.T) {

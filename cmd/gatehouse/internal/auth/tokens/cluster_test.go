@@ -3,7 +3,6 @@ package tokens
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -16,12 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kjson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -105,54 +102,5 @@ func TestClusterErrors(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
 		})
-	}
-}
-
-// TestExpiredPages has second pages that expire before they are read: each object is read once, and each old logout is deleted.
-func TestExpiredPages(t *testing.T) {
-	t.Parallel()
-	const objects = 510
-	tokens := fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource(tokenResource), Kind: kind}
-	revocations := fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource(revocationResource), Kind: "TokenRevocation"}
-	server := fakeapi.New(tokens, revocations)
-	for i := range objects {
-		server.Put(newObject(t, kind, fmt.Sprintf(`{metadata: {name: "t-%03d"}}`, i)).Object)
-		server.Put(newObject(t, "TokenRevocation", fmt.Sprintf(`{metadata: {name: "r-%03d", creationTimestamp: "2026-01-01T00:00:00Z", labels: {%s: "true"}}, spec: {issuer: "https://issuer.example", sessionID: a}}`, i, logoutLabel)).Object)
-	}
-	expire := func() {
-		lists := map[string]int{}
-		server.Update(func() {
-			server.Intercept = func(r *fakeapi.Request) (any, error) {
-				if r.Verb == "list" {
-					lists[r.Resource]++
-				}
-				if r.Verb == "list" && lists[r.Resource] == 2 {
-					return nil, apierrors.NewResourceExpired("the provided continue parameter is too old")
-				}
-				return nil, nil
-			}
-		})
-	}
-	client, err := dynamic.NewForConfig(server.Config("test"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster := NewCluster(client)
-	expire()
-	all, err := cluster.List(t.Context())
-	names := map[string]bool{}
-	for i := range all.Tokens {
-		names[all.Tokens[i].Name] = true
-	}
-	for i := range all.Revocations {
-		names[all.Revocations[i].Name] = true
-	}
-	if err != nil || len(all.Tokens) != objects || len(all.Revocations) != objects || len(names) != 2*objects {
-		t.Errorf("there are %d tokens and %d revocations, with %d names, %v", len(all.Tokens), len(all.Revocations), len(names), err)
-	}
-	expire()
-	err = (&Logouts{cluster: cluster}).sweep(t.Context())
-	if left := len(server.List(revocations)); err != nil || left > 0 {
-		t.Errorf("%d logouts are left, %v", left, err)
 	}
 }
