@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
+	"github.com/gatehouse-dev/gatehouse/internal/clients"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -39,30 +41,13 @@ func TestNoAnswerRepeatsTheAudiences(t *testing.T) {
 	}
 	// Without memory to read the audiences it is a 503 that is not retried.
 	o := options(nil)
-	o.Observe = nil
-	o.InFlight = review.NewBudget(1 << 20)
-	o.Caller = func(*http.Request) review.Caller { return review.Caller{Certified: true} } // others are dropped
-	var holding sync.WaitGroup
-	stop := make(chan struct{})
-	for full := false; !full; {
-		body := &stalled{reached: make(chan struct{}), stop: stop}
-		refused := make(chan struct{})
-		holding.Go(func() {
-			defer close(refused)
-			review.Token(known, o).ServeHTTP(httptest.NewRecorder(), newRequest(t, "/", body))
-		})
-		select {
-		case <-body.reached:
-		case <-refused:
-			full = true
-		}
+	o.Observe, o.InFlight = nil, review.NewBudget(1<<20)
+	for o.InFlight.Try(kubeAPIServer, 4<<10) {
 	}
 	recorder := post(t, review.Token(known, o), "/?timeout=40ms", body)
 	if recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") != "" {
 		t.Errorf("without room it is answered %d %v", recorder.Code, recorder.Header())
 	}
-	close(stop)
-	holding.Wait()
 }
 
 // TestPause: token reviews that wait for another service take no slot from others.
@@ -105,15 +90,6 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// stalled is a body of which nothing comes until it is stopped.
-type stalled struct{ reached, stop chan struct{} }
-
-func (s *stalled) Read([]byte) (int, error) {
-	close(s.reached)
-	<-s.stop
-	return 0, io.ErrUnexpectedEOF
-}
-
 // signalling closes a channel when that much of it has been read.
 type signalling struct {
 	io.Reader
@@ -152,6 +128,17 @@ func TestManyValues(t *testing.T) {
 	}
 }
 
+// connection is one with a client certificate.
+type connection struct{}
+
+var kubeAPIServer = new(clients.Table).Open(netip.Prefix{}, "CN=kube-apiserver")
+
+func (connection) Client() *clients.Client { return kubeAPIServer }
+func (connection) Begin()                  {}
+func (connection) End()                    {}
+
+func certified(*http.Request) review.Connection { return connection{} }
+
 // emptyPools empties the pools of buffers. Large ones, of other tests, would count as memory of a review. It is for tests that
 // are not parallel.
 func emptyPools() {
@@ -168,7 +155,7 @@ func TestIndexMemoryIsTrimmed(t *testing.T) {
 	emptyPools()
 	small := admissionBody(`"spec":{`, `"spec":{"x":"`+strings.Repeat("y", 6000)+`",`)
 	o := options(nil)
-	o.Observe, o.Caller = nil, func(*http.Request) review.Caller { return review.Caller{Certified: true} } // who may take all of it
+	o.Observe, o.Connection = nil, certified // who may take all of it
 	o.InFlight, o.Slots = review.NewBudget(most*64<<10), review.NewSlots(most)
 	begun, end := make(chan struct{}), make(chan struct{})
 	handler := review.Admission(func(context.Context, *review.AdmissionRequest) admission.Response {
@@ -199,7 +186,7 @@ func TestIndexGivesWayToValues(t *testing.T) {
 	for bytes, want := range map[int64]bool{2_000_000: false, 4_000_000: true} {
 		emptyPools()
 		o := options(make(observed, 1))
-		o.Caller = func(*http.Request) review.Caller { return review.Caller{Certified: true} }
+		o.Connection = certified
 		o.InFlight = review.NewBudget(bytes)
 		indexed := !want
 		recorder := post(t, review.Admission(func(_ context.Context, r *review.AdmissionRequest) admission.Response {

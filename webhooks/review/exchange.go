@@ -11,10 +11,15 @@ import (
 // exchange is one request in progress. Exchanges are pooled: new memory for each
 // would be most of what a small review allocates.
 type exchange struct {
-	outcome      Outcome
-	memory       reservation
-	body, answer []byte
-	members      [maxMembers]rawjson.Member
+	outcome    Outcome
+	connection Connection
+	memory     reservation
+	// body is in small, in large, or in memory of its own.
+	body    []byte
+	small   *[smallBuffer]byte
+	large   *[largeBuffer]byte
+	answer  []byte
+	members [maxMembers]rawjson.Member
 	// indexBytes is the memory that the Index of the body uses.
 	indexBytes int64
 
@@ -28,8 +33,6 @@ type exchange struct {
 
 	// answered reports whether the answer, or a refusal, may have been written.
 	answered bool
-	// discarded reports whether the memory of the request was given to others before its body had arrived.
-	discarded bool
 }
 
 //nolint:gochecknoglobals // a pool is shared by its nature
@@ -104,22 +107,16 @@ func (x *exchange) public() Exchange {
 }
 
 // newExchange begins an exchange, for which nothing is reserved yet.
-func (h *handler) newExchange(w http.ResponseWriter, r *http.Request, caller Caller, timeout time.Duration) *exchange {
-	x := exchanges.Get().(*exchange)
-	x.outcome.Endpoint, x.outcome.Caller, x.outcome.Started = h.Name, caller, h.Now()
-	x.admission.Caller, x.token.Caller = caller, caller
+func (h *handler) newExchange(r *http.Request, timeout time.Duration) *exchange {
+	x := exchanges.Get().(*exchange) //nolint:forcetypeassert // the pool has no others
+	x.connection = h.connectionOf(r)
+	client := x.connection.Client()
+	x.outcome.Endpoint, x.outcome.Client, x.outcome.Started = h.Name, client, h.Now()
+	x.admission.Client, x.token.Client = client, client
 	if h.TraceParents {
 		x.outcome.TraceParent = r.Header.Get("Traceparent")
 	}
-	x.memory = reservation{
-		budget: h.InFlight, caller: caller, used: requestOverhead, now: h.Now,
-		maxWait: timeout / 4, // the rest is for the decision
-		arrival: arrival{writer: w},
-	}
-	if r.ProtoMajor > 1 {
-		x.memory.buffer = min(max(0, r.ContentLength), streamBuffer)
-		x.memory.used += x.memory.buffer
-	}
+	x.memory = reservation{budget: h.InFlight, client: client, now: h.Now, patience: timeout / 4} // the rest is for the decision
 	return x
 }
 
@@ -127,13 +124,13 @@ func (h *handler) newExchange(w http.ResponseWriter, r *http.Request, caller Cal
 // buffers.
 func (x *exchange) free() {
 	x.dropIndex()
-	body, answer := x.body[:0], x.answer[:0]
-	if cap(body) > maxPooled {
-		body = nil
+	if x.large != nil {
+		largeBuffers.Put(x.large)
 	}
+	answer := x.answer[:0]
 	if cap(answer) > maxPooled {
 		answer = nil
 	}
-	*x = exchange{body: body, answer: answer}
+	*x = exchange{small: x.small, answer: answer}
 	exchanges.Put(x)
 }

@@ -8,17 +8,9 @@ import (
 	"time"
 )
 
-const (
-	// retryAfter is the pause that a refused caller is asked for, with time left
-	// for the attempt itself. Below it the caller could not come back in time.
-	retryAfter = 1200 * time.Millisecond
-	// answerTime is how long a caller without a verified certificate may take to receive
-	// the end of an answer.
-	answerTime = 5 * time.Second
-	// maxRefusals bounds the requests that are being refused at one time because there
-	// is no memory for them. Further ones are aborted without an answer.
-	maxRefusals = 256
-)
+// retryAfter is the pause that a refused caller is asked for, with time left
+// for the attempt itself. Below it the caller could not come back in time.
+const retryAfter = 1200 * time.Millisecond
 
 // failure is a review that ends without an answer of its function.
 type failure struct {
@@ -53,42 +45,6 @@ func refuse(w http.ResponseWriter, f *failure, retry bool) {
 		header.Set("Allow", http.MethodPost)
 	}
 	http.Error(w, f.publicMessage(), f.status)
-}
-
-// refuseWithoutMemory refuses a request for which there is no memory, not even until its
-// body has arrived. It aborts the request if too many callers do not read such answers.
-func (h *handler) refuseWithoutMemory(w http.ResponseWriter, caller Caller, timeout time.Duration) {
-	f := &failure{status: http.StatusServiceUnavailable, reason: "overload", message: "too many concurrent reviews"}
-	if h.Observe != nil {
-		outcome := Outcome{Endpoint: h.Name, Caller: caller, Started: h.Now()}
-		outcome.setFailure(f)
-		h.Observe(&outcome)
-	}
-	defer h.InFlight.refusals.Add(-1)
-	if h.InFlight.refusals.Add(1) > maxRefusals {
-		panic(http.ErrAbortHandler)
-	}
-	h.protocol.refuse(w, f, timeout, nil)
-	Flush(w, h.Now())
-}
-
-// flushStream flushes the answer to a caller without a verified certificate, over a
-// protocol with several streams on a connection, and reports whether it did. A caller
-// that opens no window would otherwise have many answers wait for it after their
-// memory was given back.
-func (h *handler) flushStream(w http.ResponseWriter, r *http.Request, caller Caller) bool {
-	if caller.Certified || r.ProtoMajor < 2 {
-		return false
-	}
-	Flush(w, h.Now())
-	return true
-}
-
-// Flush sends the part of an answer that was written, within a short time from now.
-func Flush(w http.ResponseWriter, now time.Time) {
-	c := http.NewResponseController(w)
-	_ = c.SetWriteDeadline(now.Add(answerTime)) // both protocols support it
-	_ = c.Flush()                               // fails if the caller has closed the connection
 }
 
 // valuesFailure is the failure of a review whose values need more memory than there

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -11,14 +12,23 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/internal/clients"
 )
 
 const smallReview = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u1",
 	"kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"operation":"CREATE","userInfo":{},"object":{}}}`
 
-// sendAs sends a review as a caller to an endpoint whose decisions take some time.
-func sendAs(c Caller, o Options, took time.Duration) *httptest.ResponseRecorder {
-	o.Caller = func(*http.Request) Caller { return c }
+var (
+	accounts clients.Table
+	attacker = accounts.Open(netip.MustParsePrefix("198.51.100.1/32"), "")
+	ordinary = accounts.Open(netip.MustParsePrefix("192.0.2.1/32"), "")
+	verified = accounts.Open(netip.Prefix{}, "CN=kube-apiserver")
+)
+
+// sendAs sends a review as a client to an endpoint whose decisions take some time.
+func sendAs(c *clients.Client, o Options, took time.Duration) *httptest.ResponseRecorder {
+	o.Connection = func(*http.Request) Connection { return unknownConnection{c} }
 	handler := Admission(func(context.Context, *AdmissionRequest) admission.Response {
 		time.Sleep(took) // of the bubble
 		return admission.Allowed("")
@@ -34,7 +44,7 @@ func sendAs(c Caller, o Options, took time.Duration) *httptest.ResponseRecorder 
 // many at one time as there are slots: of what others send, nothing is shed.
 func TestSlowReviewsOfOthers(t *testing.T) {
 	t.Parallel()
-	for _, other := range []Caller{ordinary, verified} {
+	for _, other := range []*clients.Client{ordinary, verified} {
 		synctest.Test(t, func(t *testing.T) {
 			o := Options{
 				MaxBytes: 1 << 20, MaxTime: 30 * time.Second, Now: time.Now,
@@ -69,36 +79,5 @@ func TestSlowReviewsOfOthers(t *testing.T) {
 			close(stop)
 			running.Wait()
 		})
-	}
-}
-
-// TestRefusalsAreBounded checks that callers which do not read refusals are aborted.
-func TestRefusalsAreBounded(t *testing.T) {
-	t.Parallel()
-	shed := 0
-	o := Options{
-		MaxBytes: 1 << 20, MaxTime: 30 * time.Second, Now: time.Now, InFlight: NewBudget(1 << 20), Slots: NewSlots(4),
-		Observe: func(out *Outcome) {
-			if out.Decision == Shed {
-				shed++
-			}
-		},
-	}
-	for o.InFlight.try(attacker, requestBytes) {
-	}
-	if recorder := sendAs(attacker, o, 0); recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") != "1" {
-		t.Errorf("without memory a review is answered %d %v", recorder.Code, recorder.Header())
-	}
-	o.InFlight.refusals.Store(maxRefusals)
-	func() {
-		defer func() {
-			if recovered := recover(); recovered != http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
-				t.Errorf("a further one ends with %v", recovered)
-			}
-		}()
-		sendAs(attacker, o, 0)
-	}()
-	if shed != 2 || o.InFlight.refusals.Load() != maxRefusals {
-		t.Errorf("%d are observed as shed, %d are being refused", shed, o.InFlight.refusals.Load())
 	}
 }

@@ -8,8 +8,8 @@
 // set, because the API server retries anything else for seconds and blocks every
 // login meanwhile.
 //
-// A request takes one path: handler.ServeHTTP reserves memory for it and ends
-// it, and handler.answer takes it through the steps in between.
+// A request takes one path: handler.ServeHTTP begins and ends it, and
+// handler.answer takes it through the steps in between.
 package review
 
 import (
@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
+	"github.com/gatehouse-dev/gatehouse/internal/clients"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -42,8 +43,8 @@ type TokenFunc = func(context.Context, *TokenRequest) authentication.Response
 
 // Call is what is known about a review besides its request.
 type Call struct {
-	// Caller is who sent the review.
-	Caller Caller
+	// Client is who sent the review.
+	Client *clients.Client
 	// Finished may be set during the decision: it gets the review once it is finished.
 	Finished func(*Outcome, Exchange)
 }
@@ -94,9 +95,7 @@ type Options struct {
 	InFlight *Budget
 	// Slots bounds the decisions that are made at one time. Required.
 	Slots *Slots
-	// Caller, if set, identifies the caller. Without it all are one.
-	Caller func(*http.Request) Caller
-	// Connection, if set, returns the connection of a request, or nil.
+	// Connection, if set, returns the connection of a request. Those without one are of one client.
 	Connection func(*http.Request) Connection
 	// SlotsFor, if set, returns the slots for an admission request that takes none of
 	// Slots, and nil for any other.
@@ -112,34 +111,21 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Connection is what is known about a connection, by the requests that come over it.
+// Connection is that of a request.
 type Connection interface {
-	// Enter is called before a request gets memory, and reports whether a whole request came over the connection before. If memory is
-	// short, others are not waited for.
-	Enter() (proven bool)
-	// Entered is called once such another request has memory, or is refused.
-	Entered()
-	// BeginWhole is called when the body of a request has arrived, and EndWhole when the answer is made.
-	BeginWhole()
-	EndWhole()
+	// Client returns the account of who made it.
+	Client() *clients.Client
+	// Begin is called when the body of a request has arrived, and End when the answer is made.
+	Begin()
+	End()
 }
 
-// anyConnection is one of which nothing is known.
-type anyConnection struct{}
+// unknownConnection is one of which nothing is known.
+type unknownConnection struct{ client *clients.Client }
 
-func (anyConnection) Enter() (proven bool) { return false }
-func (anyConnection) Entered()             {}
-func (anyConnection) BeginWhole()          {}
-func (anyConnection) EndWhole()            {}
-
-func (o *Options) connectionOf(r *http.Request) Connection {
-	if o.Connection != nil {
-		if c := o.Connection(r); c != nil {
-			return c
-		}
-	}
-	return anyConnection{}
-}
+func (c unknownConnection) Client() *clients.Client { return c.client }
+func (unknownConnection) Begin()                    {}
+func (unknownConnection) End()                      {}
 
 // Admission serves f as an admission webhook, mutating or validating.
 func Admission(f AdmissionFunc, o Options) http.Handler {
@@ -158,8 +144,7 @@ type protocol interface {
 	decode(x *exchange) (values int, err error)
 	// decide decides on the decoded request and encodes the answer into the exchange.
 	decide(ctx context.Context, x *exchange) *failure
-	// refuse answers for a failure. The caller waits for the remaining time. The
-	// exchange is nil if nothing was read.
+	// refuse answers for a failure. The caller waits for the remaining time.
 	refuse(w http.ResponseWriter, f *failure, remaining time.Duration, x *exchange)
 }
 
@@ -168,42 +153,36 @@ type handler struct {
 	Options
 
 	protocol protocol
+	unknown  Connection
 }
 
 func newHandler(p protocol, o Options) *handler {
 	o.MaxBytes = min(o.MaxBytes, o.InFlight.LargestBody())
-	return &handler{Options: o, protocol: p}
+	return &handler{Options: o, protocol: p, unknown: unknownConnection{clients.Unknown()}}
 }
 
-// ServeHTTP implements http.Handler.
+func (h *handler) connectionOf(r *http.Request) Connection {
+	if h.Connection != nil {
+		if c := h.Connection(r); c != nil {
+			return c
+		}
+	}
+	return h.unknown
+}
+
+// ServeHTTP implements http.Handler. It bounds the time of a request and writes the answer.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	caller, timeout := h.callerOf(r), h.timeout(r)
-	if h.serve(w, r, caller, timeout) {
-		h.refuseWithoutMemory(w, caller, timeout)
-	}
-}
-
-// serve reserves memory for a request, bounds its time, and writes the answer. It writes nothing and returns true if there was
-// no memory for the request until its body had arrived.
-func (h *handler) serve(w http.ResponseWriter, r *http.Request, caller Caller, timeout time.Duration) (withoutMemory bool) {
-	x := h.newExchange(w, r, caller, timeout)
-	if !h.enter(x, r) {
-		x.free()
-		return true
-	}
-	defer h.finish(w, r, x)
+	timeout := h.timeout(r)
+	x := h.newExchange(r, timeout)
+	defer h.finish(w, x)
 	ctx := &deadline{request: r.Context(), at: x.outcome.Started.Add(decisionTime(timeout)), now: h.Now}
 	defer ctx.end()
 
 	failed := h.answer(ctx, w, r, x) //nolint:contextcheck // ctx is a context of the request
-	if x.memory.isDropped() {
-		x.discarded = true
-		return true
-	}
 	x.answered = true
 	if failed == nil {
 		write(w, x)
-		return false
+		return
 	}
 	switch {
 	case r.Context().Err() != nil:
@@ -213,16 +192,6 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, caller Caller, t
 	}
 	x.outcome.setFailure(failed)
 	h.protocol.refuse(w, failed, timeout-h.Now().Sub(x.outcome.Started), x)
-	return false
-}
-
-// enter reserves memory for a request before its body, and reports whether it could.
-func (h *handler) enter(x *exchange, r *http.Request) bool {
-	connection := h.connectionOf(r)
-	if x.memory.proven = connection.Enter(); !x.memory.proven {
-		defer connection.Entered()
-	}
-	return h.InFlight.enter(&x.memory)
 }
 
 // growStack makes the stack of a new goroutine as large as most decisions need. Otherwise the stack would double
@@ -242,9 +211,8 @@ func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if failed := h.readBody(ctx, w, r, x); failed != nil {
 		return failed
 	}
-	connection := h.connectionOf(r)
-	connection.BeginWhole()
-	defer connection.EndWhole()
+	x.connection.Begin()
+	defer x.connection.End()
 	if r.ProtoMajor > 1 {
 		growStack(0) // net/http makes a goroutine for each request
 	}
@@ -264,7 +232,7 @@ func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 // releaseSlot gives back the slot of the exchange, if it has one.
 func (x *exchange) releaseSlot() {
 	if x.slots != nil {
-		x.slots.release(x.memory.caller, 1)
+		x.slots.Release(x.memory.client, 1)
 		x.slots = nil
 	}
 }
@@ -275,16 +243,9 @@ func (x *exchange) pause(ctx context.Context, wait func()) {
 	slots := x.slots
 	x.releaseSlot()
 	wait()
-	if slots != nil && slots.acquire(ctx, &x.memory, 1) {
+	if slots != nil && x.memory.acquire(ctx, &slots.Pool, 1) {
 		x.slots = slots
 	}
-}
-
-func (h *handler) callerOf(r *http.Request) Caller {
-	if h.Caller == nil {
-		return Caller{}
-	}
-	return h.Caller(r)
 }
 
 // timeout is how long the caller waits: its ?timeout=, at most MaxTime.
@@ -350,7 +311,7 @@ func (h *handler) acquireSlot(ctx context.Context, x *exchange, values int) (*Sl
 	if h.SlotsFor != nil {
 		slots = cmp.Or(h.SlotsFor(&x.admission.Request), slots)
 	}
-	acquired := err == nil && slots.acquire(ctx, &x.memory, 1)
+	acquired := err == nil && x.memory.acquire(ctx, &slots.Pool, 1)
 	x.outcome.Waited = h.Now().Sub(started)
 	if failed := valuesFailure(err, values, len(x.body)); failed != nil {
 		return nil, failed
@@ -378,9 +339,8 @@ func write(w http.ResponseWriter, x *exchange) {
 	}
 }
 
-// finish answers for a panic, flushes the answer where that is necessary, gives back
-// the memory and reports the outcome. It is deferred.
-func (h *handler) finish(w http.ResponseWriter, r *http.Request, x *exchange) {
+// finish answers for a panic, gives back the memory and reports the outcome. It is deferred.
+func (h *handler) finish(w http.ResponseWriter, x *exchange) {
 	if recovered := recover(); recovered != nil {
 		failed := &failure{status: http.StatusInternalServerError, reason: "panic", detail: panicDetail(recovered)}
 		if !x.answered {
@@ -388,16 +348,10 @@ func (h *handler) finish(w http.ResponseWriter, r *http.Request, x *exchange) {
 		}
 		x.outcome.setFailure(failed)
 	}
-	if x.discarded {
-		x.memory.release()
-		x.free()
-		return
-	}
 	x.outcome.Took = h.Now().Sub(x.outcome.Started)
-	flushed := h.flushStream(w, r, x.memory.caller)
 	x.memory.release()
 	if h.Observe != nil {
-		if !flushed && x.outcome.Decision != Allowed {
+		if x.outcome.Decision != Allowed {
 			// Outcomes like this one are logged, and the caller need not wait for that.
 			_ = http.NewResponseController(w).Flush() // fails if the caller has closed the connection
 		}

@@ -359,7 +359,7 @@ func TestBytesInFlight(t *testing.T) {
 	t.Parallel()
 	large := admissionBody(`"spec":{`, `"spec":{"x":"`+strings.Repeat("x", 900<<10)+`",`)
 	o := options(nil)
-	o.Observe, o.InFlight = nil, review.NewBudget(9<<18)
+	o.Observe, o.InFlight = nil, review.NewBudget(5<<19)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	holding := review.Admission(func(context.Context, *review.AdmissionRequest) admission.Response {
 		close(entered)
@@ -393,7 +393,7 @@ func TestBytesInFlight(t *testing.T) {
 		}
 	}
 
-	// Ten callers that announce 1 MiB and stall hold 64 KiB each.
+	// Ten callers that announce 1 MiB and stall hold 16 KiB each.
 	stalled, stop := io.Pipe()
 	for range 10 {
 		first.Go(func() {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
+	"github.com/gatehouse-dev/gatehouse/internal/clients"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -43,8 +44,8 @@ type Outcome struct {
 	// It never reaches the caller.
 	Detail string
 
-	// Caller is who sent the review.
-	Caller Caller
+	// Client is who sent the review, nil if that is not known.
+	Client *clients.Client
 	// UID names the review. It is empty if none could be read.
 	UID types.UID
 	// Operation, Resource, Subresource, Namespace, Object and DryRun are the subject of an

@@ -54,7 +54,7 @@ func (p tokenProtocol) decide(ctx context.Context, x *exchange) *failure {
 // them, the answer is a 503, which the API server neither repeats nor caches without a
 // Retry-After. A request that is no POST is no review.
 func (tokenProtocol) refuse(w http.ResponseWriter, f *failure, _ time.Duration, x *exchange) {
-	if f.status == http.StatusMethodNotAllowed || f.status == http.StatusServiceUnavailable && (x == nil || x.apiVersion == "") {
+	if f.status == http.StatusMethodNotAllowed || f.status == http.StatusServiceUnavailable && x.apiVersion == "" {
 		refuse(w, f, false)
 		return
 	}

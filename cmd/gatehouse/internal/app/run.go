@@ -8,7 +8,6 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,6 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
+	"github.com/gatehouse-dev/gatehouse/internal/clients"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -213,7 +213,7 @@ func newCluster(access *rest.Config, log *slog.Logger, metrics *telemetry.Teleme
 }
 
 // readNamespace returns the function that reads the namespace of a request, nil without a cluster.
-func readNamespace(c *cluster.Cluster) func(string, netip.Prefix, bool) {
+func readNamespace(c *cluster.Cluster) func(string, *clients.Client) {
 	if c == nil {
 		return nil
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +25,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/internal/clients"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -159,9 +159,9 @@ func (c *Cluster) view(n WatchTargets) *View {
 }
 
 // ReadNamespace reads the namespace of a request if it is not in memory: it may have been
-// created just before. Requests are limited by the address of the caller, so that a caller
-// who sends names that do not exist delays no other.
-func (c *Cluster) ReadNamespace(name string, caller netip.Prefix, certified bool) {
+// created just before. Requests are limited by client, so that one
+// that sends names that do not exist delays no other.
+func (c *Cluster) ReadNamespace(name string, client *clients.Client) {
 	f := c.followed.Load()
 	if f == nil || name == "" {
 		return
@@ -169,7 +169,7 @@ func (c *Cluster) ReadNamespace(name string, caller netip.Prefix, certified bool
 	if object, read := f.get("", name); object != nil || !read {
 		return
 	}
-	c.liveGetter.getLiveIf(f, "", name, func() bool { return c.liveGetter.allow(caller, certified) })
+	c.liveGetter.getLiveIf(f, "", name, func() bool { return c.liveGetter.allow(client) })
 }
 
 // follow returns the follower of a target, which it starts if there is none.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/gatehouse-dev/gatehouse/internal/clients"
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
@@ -341,27 +342,26 @@ func TestFloodOfInventedNamespaces(t *testing.T) {
 	read(t, v)
 	began(t, a, namespacesPath)
 	a.Update(func() { a.Silent = true })
-	stranger, other, third := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32"), netip.MustParsePrefix("192.0.2.3/32")
+	var accounts clients.Table
+	stranger, other := accounts.Open(netip.MustParsePrefix("192.0.2.1/32"), ""), accounts.Open(netip.MustParsePrefix("192.0.2.2/32"), "")
+	certified := accounts.Open(netip.Prefix{}, "CN=kube-apiserver")
 	isAbsent := func(i int) string { return fmt.Sprint("absent-", i) }
 	flood := func(from, to int) {
 		for i := from; i < to; i++ {
-			c.ReadNamespace(isAbsent(i), stranger, false)
+			c.ReadNamespace(isAbsent(i), stranger)
 		}
 	}
 	begin := time.Now()
 	flood(0, 1000)
-	for i, caller := range []struct {
-		client    netip.Prefix
-		certified bool
-	}{{other, false}, {third, true}, {other, false}} {
+	for i, client := range []*clients.Client{other, certified, other} {
 		name := fmt.Sprint("new-", i)
 		put(t, a, namespaceKind, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
-		c.ReadNamespace(name, caller.client, caller.certified)
+		c.ReadNamespace(name, client)
 		if a.Count("get "+namespacesPath+"/"+name) != 1 {
 			t.Errorf("%s was not asked for", name)
 		}
 		support.Eventually(t, name, func() error { // an answer that takes longer than askTime counts for none
-			c.ReadNamespace(name, caller.client, caller.certified)
+			c.ReadNamespace(name, client)
 			if n, known := v.Namespace(name); !known || n.Name != name {
 				return fmt.Errorf("Namespace = %v, %v", n, known)
 			}
@@ -369,12 +369,13 @@ func TestFloodOfInventedNamespaces(t *testing.T) {
 		})
 		flood(1000*(i+1), 1000*(i+2))
 	}
+	const clientGetsPerSecond = 5
 	most := clientGetsPerSecond * (3 + int(time.Since(begin)/time.Second))
 	got := len(a.Requests(func(r *fakeapi.Request) bool { return r.Verb == "get" && strings.HasPrefix(r.Name, "absent-") }))
 	if got == 0 || got > most {
 		t.Errorf("%d calls for 4000 names, want 1 to %d", got, most)
 	}
-	if n := len(c.liveGetter.absent.Keys()); n > most {
+	if n := len(c.liveGetter.known.Keys()); n > most {
 		t.Errorf("%d names are remembered, want at most %d", n, most)
 	}
 
@@ -406,7 +407,7 @@ func TestNamesThatNothingCanHave(t *testing.T) {
 			t.Errorf("Get(%.20q) = %v, %v", name, object, err)
 		}
 	}
-	if n := len(v.liveGetter.absent.Keys()); n != 0 {
+	if n := len(v.liveGetter.known.Keys()); n != 0 {
 		t.Errorf("%d such names are remembered", n)
 	}
 	if asked := a.Requests(func(r *fakeapi.Request) bool { return r.Verb == "get" && r.Name != "" }); len(asked) > 0 {

@@ -2,13 +2,14 @@ package cluster
 
 import (
 	"context"
-	"net/netip"
 	"time"
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/gatehouse-dev/gatehouse/internal/clients"
 )
 
 const (
@@ -16,16 +17,15 @@ const (
 	liveTimeout = time.Second
 	// absentTTL is how long an object that does not exist is remembered.
 	absentTTL = time.Second
-	// maxAbsent bounds how many of them are remembered.
-	maxAbsent = 4096
+	// maxKnown bounds how many objects are remembered.
+	maxKnown = 4096
 	// liveGetsPerSecond bounds the requests for params. A policy may allow namespaces
 	// without its param: these must not cost a request for every review.
 	liveGetsPerSecond = 20
-	// clientGetsPerSecond bounds the requests for namespaces for one address without a
-	// verified certificate, and clientsGetsPerSecond for all of them: anybody can send names
-	// of namespaces that do not exist. clients is how many addresses are distinguished.
-	clientGetsPerSecond, clientsGetsPerSecond = 5, 100
-	clients                                   = 1024
+	// namespaceGetsPerSecond bounds the requests for namespaces for all clients without a
+	// verified certificate, and as many again for others: anybody can send names
+	// of namespaces that do not exist. The account of each of the former bounds them too.
+	namespaceGetsPerSecond = 100
 	// freshTTL is how long a namespace is remembered. By then the watch has it.
 	freshTTL = 10 * time.Second
 )
@@ -39,38 +39,29 @@ type liveGetter struct {
 	limit *rate.Limiter
 	// namespaces returns the follower of namespaces, nil if there is none.
 	namespaces func() *follower
-	// certified and others limit requests for namespaces for callers with and without a
-	// verified certificate, and byClient has a limit for each address of the latter.
+	// certified and others limit requests for namespaces for clients with and without a
+	// verified certificate.
 	certified, others *rate.Limiter
-	byClient          *cache.LRUExpireCache
-	// absent has the objects that could not be read, and fresh the namespaces that could.
-	absent, fresh *cache.LRUExpireCache
+	// known has the namespaces that were read, and nil for objects that could not be.
+	known *cache.LRUExpireCache
 }
 
 func newLiveGetter(ctx context.Context, namespaces func() *follower) *liveGetter {
 	return &liveGetter{
 		ctx: ctx, namespaces: namespaces,
 		limit:     rate.NewLimiter(liveGetsPerSecond, liveGetsPerSecond),
-		certified: rate.NewLimiter(clientsGetsPerSecond, clientsGetsPerSecond),
-		others:    rate.NewLimiter(clientsGetsPerSecond, clientsGetsPerSecond),
-		byClient:  cache.NewLRUExpireCache(clients),
-		absent:    cache.NewLRUExpireCache(maxAbsent),
-		fresh:     cache.NewLRUExpireCache(maxAbsent),
+		certified: rate.NewLimiter(namespaceGetsPerSecond, namespaceGetsPerSecond),
+		others:    rate.NewLimiter(namespaceGetsPerSecond, namespaceGetsPerSecond),
+		known:     cache.NewLRUExpireCache(maxKnown),
 	}
 }
 
-// allow reports whether a namespace may be read now for a caller.
-func (a *liveGetter) allow(client netip.Prefix, certified bool) bool {
-	if certified {
+// allow reports whether a namespace may be read now for a client.
+func (a *liveGetter) allow(client *clients.Client) bool {
+	if client.Certified {
 		return a.certified.Allow()
 	}
-	limit, known := a.byClient.Get(client)
-	if !known {
-		// Two calls at one time may each make one, of which one counts.
-		limit = rate.NewLimiter(clientGetsPerSecond, 2*clientGetsPerSecond)
-		a.byClient.Add(client, limit, time.Minute)
-	}
-	return limit.(*rate.Limiter).Allow() && a.others.Allow()
+	return client.Lookups.Allow() && a.others.Allow()
 }
 
 // isAbsent reports whether there is no such namespace, as far as is known.
@@ -82,8 +73,8 @@ func (a *liveGetter) isAbsent(namespace string) bool {
 	if object, read := f.get("", namespace); object != nil || !read {
 		return false
 	}
-	_, fresh := a.fresh.Get(liveObject{f, "", namespace})
-	return !fresh
+	object, _ := a.known.Get(liveObject{f, "", namespace})
+	return object == nil
 }
 
 // liveObject names an object.
@@ -117,11 +108,8 @@ func (a *liveGetter) getLiveIf(f *follower, namespace, name string, allowed func
 		return nil
 	}
 	what := liveObject{f, namespace, name}
-	if object, fresh := a.fresh.Get(what); fresh {
+	if object, known := a.known.Get(what); known || !allowed() {
 		return object
-	}
-	if _, absent := a.absent.Get(what); absent || !allowed() {
-		return nil
 	}
 	object, _, _ := f.liveGets.Do(key(namespace, name), func() (any, error) {
 		ctx, cancel := context.WithTimeout(a.ctx, liveTimeout)
@@ -130,11 +118,11 @@ func (a *liveGetter) getLiveIf(f *follower, namespace, name string, allowed func
 		if err == nil {
 			kept, err := strip(object)
 			if f.vital && err == nil {
-				a.fresh.Add(what, kept, freshTTL)
+				a.known.Add(what, kept, freshTTL)
 			}
 			return kept, err
 		}
-		a.absent.Add(what, nil, absentTTL)
+		a.known.Add(what, nil, absentTTL)
 		if !apierrors.IsNotFound(err) {
 			f.count(classify(err))
 		}

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/internal/clients"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -29,13 +29,8 @@ const (
 	// slotsPerProcessor lets a decision that waits for memory leave the processor to
 	// another.
 	slotsPerProcessor = 4
-	// otherBytes bounds the logins in progress: 512 of them, of which an address has at most three quarters.
-	otherBytes = 32 << 20
 	// maxLoginBytes bounds the part of a login's body that is read before the login begins.
 	maxLoginBytes = 64 << 10
-	// maxOtherCalls bounds the calls of other paths in progress, for which no memory
-	// is reserved.
-	maxOtherCalls = 512
 )
 
 // KeyWaits returns how many token reviews may wait for the keys of issuers at one
@@ -71,8 +66,8 @@ type ReviewOptions struct {
 	// is called once for each review, by several goroutines.
 	CheckComplete func() error
 	// ReadNamespace, if set, has the namespace of a request be in memory before it is
-	// decided on, if it exists, within what the caller may ask for.
-	ReadNamespace func(name string, caller netip.Prefix, certified bool)
+	// decided on, if it exists, within what the client may ask for.
+	ReadNamespace func(name string, client *clients.Client)
 	// Login answers login.Path and login.WhoamiPath, and with Logout also login.LogoutPath,
 	// for any caller.
 	Login  http.Handler
@@ -112,6 +107,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 	if options.RequireClientCertificate {
 		r.admission.Admit = requireCertificate(admissionHint, options.Now)
 	}
+	r.token.InFlight.Kind, r.token.Slots.Kind = clients.TokenMemory, clients.TokenDecisions
 	r.token.Admit = requireCertificate(authenticationHint, options.Now)
 
 	mux := http.NewServeMux()
@@ -123,15 +119,14 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 		}
 	}
 	people := keepAliveIf(never, review.WithBody(http.HandlerFunc(r.login), review.Options{
-		MaxBytes: maxLoginBytes, MaxTime: admissionTime, InFlight: review.NewBudget(otherBytes),
-		Caller: callerOf, Connection: reviewConnection, Now: options.Now,
+		MaxBytes: maxLoginBytes, MaxTime: admissionTime, InFlight: r.admission.InFlight, Connection: reviewConnection, Now: options.Now,
 	}))
 	mux.Handle(login.Path, people)
 	mux.Handle(login.WhoamiPath, people)
 	if options.Logout {
 		mux.Handle(login.LogoutPath, people)
 	}
-	mux.Handle("/", make(callLimiter, maxOtherCalls).limit(keepAliveIf(never, http.HandlerFunc(r.notFound))))
+	mux.Handle("/", keepAliveIf(never, http.HandlerFunc(r.notFound)))
 	return mux
 }
 
@@ -140,7 +135,7 @@ func (o *ReviewOptions) endpoint(maxBytes int64, maxTime time.Duration, inFlight
 	return review.Options{
 		MaxBytes: maxBytes, MaxTime: maxTime,
 		InFlight: review.NewBudget(inFlight), Slots: review.NewSlots(slotsPerProcessor * runtime.GOMAXPROCS(0)),
-		Caller: callerOf, Connection: reviewConnection, Observe: o.Observe, TraceParents: o.TraceParents, Now: o.Now,
+		Connection: reviewConnection, Observe: o.Observe, TraceParents: o.TraceParents, Now: o.Now,
 	}
 }
 
@@ -182,6 +177,7 @@ func (s *reviews) admissionEndpoint(e webhooks.Endpoint) http.Handler {
 	if own != nil {
 		// Reviews that wait for their turn to be compiled keep no other from its decision.
 		slots := review.NewSlots(1)
+		slots.Kind = clients.Compilations
 		o.SlotsFor = func(r *admission.Request) *review.Slots {
 			if crdadmission.Concerns(r) {
 				return slots
@@ -192,7 +188,7 @@ func (s *reviews) admissionEndpoint(e webhooks.Endpoint) http.Handler {
 	handler := review.Admission(func(ctx context.Context, r *review.AdmissionRequest) admission.Response {
 		trace := s.begin(&r.Call)
 		if own != nil && crdadmission.Concerns(&r.Request) {
-			return own.Review(ctx, r.Request, r.Caller.Certified)
+			return own.Review(ctx, r.Request, r.Client.Certified)
 		}
 		return s.decide(ctx, e, r, trace)
 	}, o)
@@ -208,7 +204,7 @@ func (s *reviews) decide(ctx context.Context, e webhooks.Endpoint, r *review.Adm
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	if s.ReadNamespace != nil {
-		s.ReadNamespace(r.Namespace, r.Caller.Address, r.Caller.Certified)
+		s.ReadNamespace(r.Namespace, r.Client)
 	}
 	snapshot := s.current.Load()
 	observers := webhooks.Observers{Profiles: s.Profiles, Policies: s.Policies}
@@ -240,24 +236,4 @@ func (s *reviews) checkComplete() error {
 		return nil
 	}
 	return s.CheckComplete()
-}
-
-// callLimiter bounds the calls that are in progress at one time.
-type callLimiter chan struct{}
-
-// limit aborts calls beyond the limit. A call is in progress until its answer was sent:
-// over HTTP/2 the caller decides when it takes it.
-func (l callLimiter) limit(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case l <- struct{}{}:
-		default:
-			panic(http.ErrAbortHandler)
-		}
-		defer func() { <-l }()
-		next.ServeHTTP(w, r)
-		if r.ProtoMajor > 1 {
-			review.Flush(w, time.Now())
-		}
-	})
 }

@@ -35,9 +35,6 @@ func HandshakeFailures() []HandshakeFailure {
 	return []HandshakeFailure{Untrusted, ClientCertificate, Protocol, Abandoned, OtherFailure}
 }
 
-// errHTTP is a handshake's error if the client speaks HTTP without TLS.
-var errHTTP = errors.New("client sent an HTTP request to an HTTPS server")
-
 // classifyHandshakeError returns why a handshake failed. crypto/tls has types for few of
 // its errors; the others are recognized by their text.
 func classifyHandshakeError(err error) HandshakeFailure {
@@ -59,7 +56,7 @@ func classifyHandshakeError(err error) HandshakeFailure {
 	switch {
 	case strings.HasPrefix(text, "tls: ") && slices.ContainsFunc([]string{"client certificate", "client sent certificate", "client didn't provide a certificate"}, has):
 		return ClientCertificate
-	case strings.HasPrefix(text, "tls: "), errors.Is(err, errHTTP):
+	case strings.HasPrefix(text, "tls: "):
 		return Protocol
 	case slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, context.DeadlineExceeded, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}, func(one error) bool { return errors.Is(err, one) }):
 		return Abandoned

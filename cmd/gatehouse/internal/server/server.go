@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -24,7 +23,7 @@ import (
 
 const (
 	readHeaderTimeout = 10 * time.Second
-	// unreadTimeout is how long a caller without a client certificate may read nothing of
+	// unreadTimeout is how long a caller may read nothing of
 	// what it is sent over HTTP/2. net/http queues up to 10,000 answers to its pings
 	// meanwhile, for which no memory is reserved.
 	unreadTimeout = 2 * time.Second
@@ -32,7 +31,7 @@ const (
 	// firstCallTimeout is how long a connection for reviews may be open before its first
 	// call. API servers keep connections that they made for a call which found another
 	// one, and use them up to 90 seconds later: the side that closes first loses that
-	// call, as with idleTimeout. The connection limiter bounds abuse.
+	// call, as with idleTimeout. The limit of connections bounds abuse.
 	firstCallTimeout = 100 * time.Second
 	// writeTimeout runs from the end of the header, so it must exceed the 30
 	// seconds that the API server may wait for an answer.
@@ -43,16 +42,13 @@ const (
 	idleTimeout = 5 * time.Minute
 	// maxHeaderBytes is many times what an API server sends.
 	maxHeaderBytes = 16 << 10
-	// certifiedStreams bounds the calls in progress on one connection with a client
-	// certificate: an API server sends all token reviews over one.
-	certifiedStreams = 250
-	// streams, frameBytes and receiveBytes bound what HTTP/2 holds for one connection
-	// without one: calls, a frame, and what was received and not read yet. With 64 KiB, sixteen reviews of 60 KB at one
+	// streams, frameBytes and receiveBytes bound what HTTP/2 holds for one connection: calls in progress, a frame, and what was received
+	// and not read yet. Clients with more calls make another connection. With 64 KiB received, sixteen reviews of 60 KB at one
 	// time wait for each other and take half as much processor time again. See http2Weight.
 	streams      = 32
 	frameBytes   = 16 << 10
 	receiveBytes = 448 << 10
-	// socketBytes are the kernel's buffers for one such connection, in either direction and protocol.
+	// socketBytes are the kernel's buffers for a connection without a client certificate, in either direction and protocol.
 	socketBytes = 64 << 10
 	// defaultConnectionAge is how long a connection is used: a client with one
 	// connection would otherwise stay with one replica for ever, and with the
@@ -66,7 +62,7 @@ const (
 // ConnectionAge, HandshakeFailed, Debug and Details.
 type Options struct {
 	// Connections bounds the connections for reviews without a verified client
-	// certificate, of which one over HTTP/2 counts as up to eight. The default is 2,048.
+	// certificate, of which one over HTTP/2 counts as 16. The default is 2,048.
 	Connections int
 	// Reviews is where the API server connects. TLS is put on top of it.
 	Reviews net.Listener
@@ -103,19 +99,16 @@ type Server struct {
 	draining atomic.Bool
 	// unready is the last result of /readyz, and wasReady reports whether any was ready.
 	unready, wasReady atomic.Bool
-	busy              busyConnections
-	// limiter is for connections for reviews without a verified client certificate, and
-	// opsLimiter for those for health and metrics.
-	limiter, opsLimiter connectionLimiter
+	// reviews are the connections for reviews, and ops those for health and metrics.
+	reviews, ops connections
 }
 
 // New returns a server. It does nothing before Run.
 func New(o Options) *Server {
 	return &Server{
-		options:    o,
-		busy:       busyConnections{none: make(chan struct{}, 1)},
-		limiter:    connectionLimiter{limit: cmp.Or(o.Connections, maxUncertified), firstCall: firstCallTimeout, turns: make(chan struct{}, turns)},
-		opsLimiter: connectionLimiter{limit: maxOps, firstCall: firstCallTimeout},
+		options: o,
+		reviews: connections{limit: int64(cmp.Or(o.Connections, maxUncertified)), firstCall: firstCallTimeout},
+		ops:     connections{limit: maxOps, firstCall: firstCallTimeout},
 	}
 }
 
@@ -125,42 +118,26 @@ func New(o Options) *Server {
 // answered. The requests' contexts do not descend from ctx: stopping cancels no review.
 func (s *Server) Run(ctx context.Context) error {
 	o := &s.options
-	connections := &connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}
-	errorLog := log.New(connections, "", 0)
-	s.limiter.onLimit = func(closed int, client netip.Prefix) {
-		connections.warn(fmt.Sprintf("the limit of %d connections without a client certificate is reached (one over HTTP/2 counts as up to %d): closed %d, the first from %s", s.limiter.limit, http2Weight, closed, client))
+	problems := &connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}
+	s.reviews.onLimit = func(closed int, client netip.Prefix) {
+		problems.warn(fmt.Sprintf("the limit of %d connections without a client certificate is reached (one over HTTP/2 counts as %d): closed %d, the first from %s", s.reviews.limit, http2Weight, closed, client))
 	}
-	s.opsLimiter.onLimit = func(closed int, client netip.Prefix) {
-		connections.warn(fmt.Sprintf("the limit of %d connections for health and metrics is reached: closed %d, the first from %s", s.opsLimiter.limit, closed, client))
+	s.ops.onLimit = func(closed int, client netip.Prefix) {
+		problems.warn(fmt.Sprintf("the limit of %d connections for health and metrics is reached: closed %d, the first from %s", s.ops.limit, closed, client))
 	}
-	reviews := s.acceptor(connections)
-	others, certified := s.reviews(false, errorLog), s.reviews(true, errorLog)
-	ops := &http.Server{
-		Handler:           keepAliveIf(always, s.ops()),
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          errorLog,
-		ConnState:         s.opsLimiter.setState,
-		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			s.opsLimiter.add(conn, time.Time{})
-			return context.WithValue(ctx, connectionKey{}, s.opsLimiter.find(conn, false))
-		},
-	}
+	accepted := s.acceptor(problems)
+	reviews, ops := s.httpServer(s.closing(o.Handler), problems), s.httpServer(keepAliveIf(always, s.opsHandler()), problems)
+	ops.ReadHeaderTimeout, ops.ReadTimeout, ops.IdleTimeout = readHeaderTimeout, readTimeout, idleTimeout
 	failed := make(chan error, 2)
-	go func() { failed <- fmt.Errorf("serving reviews: %w", reviews.serve()) }() //nolint:contextcheck // stopping cancels no handshake
-	go func() { _ = others.Serve(reviews.others) }()                             // ends with Shutdown
-	go func() { _ = certified.Serve(reviews.certified) }()                       // ends with Shutdown
-	go func() { failed <- fmt.Errorf("serving health and metrics: %w", ops.Serve(o.Ops)) }()
+	go func() { failed <- fmt.Errorf("serving reviews: %w", accepted.serve()) }() //nolint:contextcheck // stopping cancels no handshake
+	go func() { _ = reviews.Serve(accepted) }()                                   // ends with Shutdown
+	go func() { failed <- fmt.Errorf("serving health and metrics: %w", ops.Serve(opsListener{o.Ops, &s.ops})) }()
 	defer func() { _ = ops.Close() }() // health is answered to the very end
 
 	select {
 	case err := <-failed:
 		_ = o.Reviews.Close()
-		_ = others.Close()
-		_ = certified.Close()
+		_ = reviews.Close()
 		return err
 	case <-ctx.Done():
 	}
@@ -180,81 +157,64 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := <-failed; !errors.Is(err, net.ErrClosed) {
 		return err
 	}
-	s.busy.wait(end)
-	if err := errors.Join(others.Shutdown(end), certified.Shutdown(end)); err != nil {
+	s.awaitCalls(end)
+	if err := reviews.Shutdown(end); err != nil {
 		return fmt.Errorf("calls were still in progress after %s: %w", shutdownTimeout, err)
 	}
 	return nil
 }
 
+// awaitCalls returns when no connection is busy, or with ctx. The listener has been closed.
+func (s *Server) awaitCalls(ctx context.Context) {
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for s.reviews.areBusy() {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // acceptor returns the acceptor of connections for reviews.
-func (s *Server) acceptor(connections *connectionLog) *acceptor {
+func (s *Server) acceptor(problems *connectionLog) *acceptor {
 	o := &s.options
 	config := o.TLS.Clone()
 	if len(config.NextProtos) == 0 {
 		config.NextProtos = []string{"h2", "http/1.1"}
 	}
-	age := cmp.Or(o.ConnectionAge, defaultConnectionAge)
-	addr := o.Reviews.Addr()
 	return &acceptor{
-		listener: o.Reviews, tls: config, others: newHandover(addr), certified: newHandover(addr),
-		onAccept: func(conn *tls.Conn) *connection {
-			// Jitter keeps connections that were made together from ending together.
-			c := s.limiter.add(conn, time.Now().Add(age+rand.N(age/2+1))) //nolint:gosec // jitter, no secret
-			s.busy.set(c, true)
-			return c
-		},
-		follow:  s.limiter.follow,
-		onDrop:  func(c *connection) { s.setState(c, http.StateClosed) },
-		onRetry: func(err error) { connections.warn(err.Error()) },
-		onFailure: func(conn *tls.Conn, err error) {
+		Listener: o.Reviews, tls: config, connections: &s.reviews, age: cmp.Or(o.ConnectionAge, defaultConnectionAge),
+		ready: make(chan net.Conn), closed: make(chan struct{}),
+		onRetry: func(err error) { problems.warn(err.Error()) },
+		onFailure: func(from net.Addr, err error) {
 			if o.HandshakeFailed != nil {
 				o.HandshakeFailed(classifyHandshakeError(err))
 			}
-			connections.warn(fmt.Sprintf("http: TLS handshake error from %s: %v", conn.RemoteAddr(), err))
+			problems.warn(fmt.Sprintf("http: TLS handshake error from %s: %v", from, err))
 		},
 	}
 }
 
-// reviews returns the server for connections with a verified client certificate, or for
-// all others. Anyone can make these, so each gets little memory before a handler decides.
-func (s *Server) reviews(certified bool, errorLog *log.Logger) *http.Server {
-	server := &http.Server{
-		Handler:           s.closing(s.options.Handler),
+// httpServer returns a server for connections that anyone can make, so that each gets little memory before a handler decides. It has no
+// idle timeout: net/http keeps the memory of a connection over HTTP/2 that was closed with streams until that has passed, because it
+// starts the timer when it closes the streams. The limit of connections closes idle ones instead.
+func (*Server) httpServer(handler http.Handler, problems *connectionLog) *http.Server {
+	return &http.Server{
+		Handler:           handler,
 		ReadHeaderTimeout: firstCallTimeout,
 		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          errorLog,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: certifiedStreams},
-		ConnState: func(conn net.Conn, state http.ConnState) {
-			if over, ok := conn.(*tls.Conn); ok {
-				if inner, ok := over.NetConn().(*handshakeConn); ok {
-					s.setState(inner.connection, state)
-				}
-			}
-		},
-		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return context.WithValue(ctx, connectionKey{}, s.limiter.find(conn, certified))
-		},
-	}
-	if !certified {
-		// net/http keeps the memory of a connection over HTTP/2 that was closed with streams until its idle timeout has passed: it starts the
-		// timer when it closes the streams. The limiter closes idle connections instead.
-		server.IdleTimeout = 0
-		server.HTTP2 = &http.HTTP2Config{
+		ErrorLog:          log.New(problems, "", 0),
+		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: streams, MaxReadFrameSize: frameBytes,
 			MaxReceiveBufferPerConnection: receiveBytes, MaxReceiveBufferPerStream: receiveBytes,
 			WriteByteTimeout: unreadTimeout,
-		}
+		},
+		ConnState:   connState,
+		ConnContext: connContext,
 	}
-	return server
-}
-
-// setState follows http.Server.ConnState for a connection for reviews.
-func (s *Server) setState(c *connection, state http.ConnState) {
-	s.busy.set(c, state == http.StateNew || state == http.StateActive)
-	c.setState(state)
 }
 
 // closing asks the caller for a new connection while the server drains, and when the
@@ -264,10 +224,9 @@ func (s *Server) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// http.Server.ReadTimeout would begin with the connection. A handler may set a
 		// later deadline.
-		now := time.Now()
-		_ = http.NewResponseController(w).SetReadDeadline(now.Add(review.BodyTime(review.Caller{Certified: isVerified(r)}, 0))) // both protocols support it
-		// There is no connection if it was closed because of the limit.
-		if c := connectionOf(r.Context()); s.draining.Load() || c == nil || now.After(c.expires) {
+		now, c := time.Now(), connectionOf(r)
+		_ = http.NewResponseController(w).SetReadDeadline(now.Add(review.BodyTime(c.client.Certified, 0))) // both protocols support it
+		if s.draining.Load() || now.After(c.expires) {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)
@@ -286,9 +245,9 @@ func (s *Server) logReadiness(err error) {
 	}
 }
 
-// ops answers /livez while the process runs, /readyz by Options.Ready, /metrics, and the
+// opsHandler answers /livez while the process runs, /readyz by Options.Ready, /metrics, and the
 // paths of Options.Debug.
-func (s *Server) ops() http.Handler {
+func (s *Server) opsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
@@ -314,10 +273,9 @@ func (s *Server) ops() http.Handler {
 		mux.Handle("/log-level", s.options.Debug)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := connectionOf(r.Context()); c != nil {
-			c.BeginWhole() // such calls have no bodies
-			defer c.EndWhole()
-		}
+		c := connectionOf(r)
+		c.Begin() // such calls have no bodies
+		defer c.End()
 		mux.ServeHTTP(w, r)
 	})
 }

@@ -34,8 +34,6 @@ type authentications struct {
 
 	// sources are those of the active configuration, directories included.
 	sources atomic.Pointer[map[string]bool]
-	// refusals limits the lines of wrong passwords.
-	refusals lineLimiter
 	// key is the key of fingerprints of typed names.
 	key []byte
 }
@@ -50,10 +48,7 @@ func newAuthentications(f factory) *authentications {
 			"Time from the header of a call of /login to the end of its answer, by directory and decision.", []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "directory", "decision"),
 		whoamis: f.counters("gatehouse_whoami_total", "Calls of /whoami by decision (allowed, denied, unknown, refused, shed) and reason.", "decision", "reason"),
 		logouts: f.counters("gatehouse_logouts_total", "Calls of /logout by source, decision (allowed, denied, unknown, refused, shed) and reason.", "source", "decision", "reason"),
-		// As many as /login allows unknown clients: every wrong password has its
-		// line, unless very many known clients fail too.
-		refusals: lineLimiter{perSecond: 10, burst: 100},
-		key:      make([]byte, sha256.Size),
+		key:     make([]byte, sha256.Size),
 	}
 	for _, e := range webhooks.Endpoints() {
 		if e.Token != nil {
@@ -192,11 +187,7 @@ func (t *Telemetry) Login(e *Call) {
 	attrs := a.attributes(e)
 	// Anyone who reaches the port can cause the others.
 	if e.Decision != review.Allowed {
-		lines := &t.failures
-		if e.Reason == string(authn.ReasonCredentials) {
-			lines = &a.refusals
-		}
-		suppressed, ok := lines.allow(e.Path+" "+reason, e.Started.Add(e.Took))
+		suppressed, ok := t.lines.allowReason(e.Path, reason, e.Started.Add(e.Took))
 		if !ok {
 			return
 		}

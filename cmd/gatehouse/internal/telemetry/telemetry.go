@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"golang.org/x/time/rate"
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
@@ -27,9 +26,8 @@ type Telemetry struct {
 	// Registry holds all metrics of the process.
 	Registry *prometheus.Registry
 
-	log *slog.Logger
-	// failures limits the lines of reviews without an answer, decisions those of others.
-	failures, decisions lineLimiter
+	log   *slog.Logger
+	lines *lines
 	// audits reports whether authenticated token reviews are logged at level info.
 	audits bool
 	// admissions counts reviews of admission.
@@ -64,6 +62,7 @@ func New(log *slog.Logger, version string) *Telemetry {
 	t := &Telemetry{
 		Registry: registry,
 		log:      log,
+		lines:    newLines(),
 		duration: f.histograms("gatehouse_review_duration_seconds",
 			"Time from a review's header to the end of its answer, by endpoint and decision.", seconds, "endpoint", "decision"),
 		reviews: f.counters("gatehouse_reviews_total",
@@ -85,11 +84,6 @@ func New(log *slog.Logger, version string) *Telemetry {
 		loaded:   f.gauges("gatehouse_config_info", "1 for the digest of the active configuration.", "digest"),
 		loadedAt: f.gauge("gatehouse_config_loaded_timestamp_seconds", "Time when the active configuration was read, as a Unix timestamp."),
 	}
-	t.failures = lineLimiter{perSecond: linesPerSecond, burst: lineBurst, report: t.logSuppressed}
-	t.decisions = lineLimiter{
-		perSecond: decisionsPerSecond, burst: decisionBurst, all: rate.NewLimiter(allDecisionsPerSecond, allDecisionsBurst), report: t.logSuppressed,
-	}
-	t.authentications.refusals.report = t.logSuppressed
 	f.gauges("gatehouse_build_info", "1 for the version of this program.", "version", "go").WithLabelValues(version, goVersion()).Set(1)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return t
@@ -195,9 +189,9 @@ func (t *Telemetry) Review(o *review.Outcome) {
 		return
 	}
 	suppressed := 0
-	if lines, key := t.limiterFor(o); lines != nil && level > slog.LevelDebug {
+	if level > slog.LevelDebug {
 		var ok bool
-		if suppressed, ok = lines.allow(key, o.Started.Add(o.Took)); !ok {
+		if suppressed, ok = t.allow(o, o.Started.Add(o.Took)); !ok {
 			return
 		}
 	}
@@ -206,11 +200,6 @@ func (t *Telemetry) Review(o *review.Outcome) {
 		attrs = append(attrs, slog.Int("suppressed", suppressed))
 	}
 	t.log.LogAttrs(ctx, level, "review", attrs...)
-}
-
-// logSuppressed logs the number of suppressed lines that no later line has.
-func (t *Telemetry) logSuppressed(n int) {
-	t.log.Warn("log lines suppressed", "lines", n, "hint", "the metrics count every review")
 }
 
 // Profiles counts the verdicts of sidecar profiles that select a pod. Labels come from the
@@ -267,15 +256,15 @@ func resource(o *review.Outcome) string {
 	return strings.Join(parts, "/")
 }
 
-// client returns the address of a caller without a certificate. Others are API servers.
+// client returns the address of a client without a certificate. Others are API servers.
 func client(o *review.Outcome) string {
-	switch address := o.Caller.Address; {
-	case o.Caller.Certified || !address.IsValid():
+	switch {
+	case o.Client == nil || !o.Client.Address.IsValid():
 		return ""
-	case address.IsSingleIP():
-		return address.Addr().String()
+	case o.Client.Address.IsSingleIP():
+		return o.Client.Address.Addr().String()
 	default:
-		return address.String()
+		return o.Client.Address.String()
 	}
 }
 

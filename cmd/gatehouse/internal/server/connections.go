@@ -1,0 +1,325 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
+	"github.com/gatehouse-dev/gatehouse/internal/clients"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+const (
+	// maxUncertified bounds the connections without a verified client certificate unless
+	// Options do. API servers call for admission without one; each keeps 25 idle
+	// connections open, and has one more for each call in progress.
+	maxUncertified = 2048
+	// maxOps bounds the connections for health and metrics: the kubelet's, and one or
+	// two of the scraper of metrics.
+	maxOps = 24
+	// http2Weight is the weight of a connection over HTTP/2: net/http holds up to receiveBytes for it, and tens of kilobytes for each of as
+	// many streams as it may have. All others have a weight of 1.
+	http2Weight = 16
+	// handshakeBytes bounds what a client may send in a handshake, which is kept until then:
+	// crypto/tls takes 256 KiB of certificates. API servers send less than 16.
+	handshakeBytes = 32 << 10
+)
+
+var errLongHandshake = errors.New("tls: the client has sent too much before the end of the handshake")
+
+// connections are those of a listener. It bounds the weight of those that anyone can make. When there are too many it closes one over
+// which no whole call has come, unless the others weigh more: the oldest, but of clients that hold less than the average. A
+// bound for each client would have to be useless to be harmless: a busy API server begins with a hundred calls that connect at once.
+type connections struct {
+	// limit bounds the weight of all connections without a verified client certificate.
+	limit int64
+	// firstCall is how long a connection may be without a whole call before it is closed.
+	firstCall time.Duration
+	// onLimit gets how many connections were closed because of the limit, and a client that had one of them.
+	onLimit func(closed int, client netip.Prefix)
+
+	clients clients.Table
+
+	mu  sync.Mutex
+	all map[*connection]struct{}
+	// unproven is the weight of connections over which no whole call has come, and proven that of the others.
+	unproven, proven int64
+}
+
+// connection is one that was accepted, below TLS. It is a review.Connection.
+type connection struct {
+	net.Conn
+
+	of     *connections
+	client *clients.Client
+	// expires is when it is to be closed behind an answer.
+	expires time.Time
+	// handshake is how many bytes of a handshake may still come. A negative number is that it has ended.
+	handshake int
+	// timer closes the connection if no call comes.
+	timer *time.Timer
+	// state is an http.ConnState.
+	state atomic.Int32
+	// calls is the number of calls in progress that have arrived whole.
+	calls atomic.Int32
+	// since is the time when it was accepted, became idle or got a whole call, whichever was last.
+	since atomic.Int64
+	// isProven is set once a whole call has come, with the lock.
+	isProven atomic.Bool
+	// weight is guarded by the lock. It is 0 with a verified client certificate.
+	weight int64
+}
+
+// connectionKey is the key of the connection in the context of a call.
+type connectionKey struct{}
+
+// connectionOf returns the connection of a call. There is one in every call that comes from a server.
+func connectionOf(r *http.Request) *connection {
+	c, _ := r.Context().Value(connectionKey{}).(*connection)
+	return c
+}
+
+// reviewConnection returns the connection of a request for review.Options.
+func reviewConnection(r *http.Request) review.Connection {
+	if c := connectionOf(r); c != nil {
+		return c
+	}
+	return nil
+}
+
+// under returns the connection under TLS, if there is TLS.
+func under(conn net.Conn) *connection {
+	if over, ok := conn.(*tls.Conn); ok {
+		conn = over.NetConn()
+	}
+	return conn.(*connection) //nolint:forcetypeassert // listeners return no others
+}
+
+// connContext is http.Server.ConnContext.
+func connContext(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, under(conn))
+}
+
+// connState is http.Server.ConnState. It takes no lock for a call, and leaves it to closeIdle to set the timer.
+func connState(conn net.Conn, state http.ConnState) {
+	c := under(conn)
+	switch state {
+	case http.StateNew, http.StateActive:
+	case http.StateIdle:
+		c.since.Store(time.Now().UnixNano())
+	case http.StateHijacked, http.StateClosed:
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		c.remove()
+	}
+	c.state.Store(int32(state)) //nolint:gosec // there are five
+}
+
+// add adds a connection. If there are too many, it closes others, or this one.
+func (l *connections) add(conn net.Conn, expires time.Time) *connection {
+	c := &connection{Conn: conn, of: l, expires: expires, client: l.clients.Open(login.ClientOf(conn.RemoteAddr().String()), "")}
+	c.since.Store(time.Now().UnixNano())
+	l.mu.Lock()
+	if l.all == nil {
+		l.all = make(map[*connection]struct{})
+	}
+	l.all[c] = struct{}{}
+	c.timer = time.AfterFunc(l.firstCall, c.closeIdle)
+	l.mu.Unlock()
+	c.weigh(1)
+	return c
+}
+
+// weigh sets the weight of a connection, if it is still open, and closes connections until the limit holds.
+func (c *connection) weigh(weight int64) {
+	l := c.of
+	var closed []*connection
+	l.mu.Lock()
+	if _, open := l.all[c]; open {
+		c.addWeight(min(weight, l.limit) - c.weight)
+	}
+	for l.unproven+l.proven > l.limit {
+		next := l.expendable(c)
+		next.close()
+		closed = append(closed, next)
+	}
+	l.mu.Unlock()
+	if len(closed) > 0 {
+		l.onLimit(len(closed), closed[0].client.Address)
+	}
+}
+
+// addWeight adds to the weight of a connection. The caller holds the lock.
+func (c *connection) addWeight(n int64) {
+	of := &c.of.unproven
+	if c.isProven.Load() {
+		of = &c.of.proven
+	}
+	*of += n
+	c.weight += n
+	c.client.Add(clients.Connections, n)
+}
+
+// expendable returns the connection to close for the last one. A whole call in progress is only cut for a client that holds
+// less. The caller holds the lock.
+func (l *connections) expendable(last *connection) *connection {
+	var found *connection
+	for c := range l.all {
+		if c.weight > 0 && c.isProven.Load() == (l.proven > l.unproven) && (found == nil || c.goesBefore(found)) {
+			found = c
+		}
+	}
+	if found.calls.Load() > 0 && found.client.Held(clients.Connections) <= last.client.Held(clients.Connections) {
+		return last
+	}
+	return found
+}
+
+// goesBefore reports whether a connection is closed before another one that is as proven: one without a whole call in progress, then one
+// of a client that does not hold less than the average, then the one over which nothing has come for longer.
+func (c *connection) goesBefore(other *connection) bool {
+	if busy := c.calls.Load() > 0; busy != (other.calls.Load() > 0) {
+		return !busy
+	}
+	if modest := c.client.IsModest(clients.Connections); modest != other.client.IsModest(clients.Connections) {
+		return !modest
+	}
+	return c.since.Load() < other.since.Load()
+}
+
+// close closes the connection at once: the TLS layer's own Close would wait for the
+// peer. The caller holds the lock.
+func (c *connection) close() {
+	c.remove()
+	_ = c.Conn.Close() // the connection is not used any more
+}
+
+// remove removes the connection from the others, if it is among them. The caller holds the lock.
+func (c *connection) remove() {
+	if _, open := c.of.all[c]; !open {
+		return
+	}
+	delete(c.of.all, c)
+	c.timer.Stop()
+	c.addWeight(-c.weight)
+	c.of.clients.Close(c.client)
+}
+
+// certify notes that the client has shown a verified certificate. The connection counts no more.
+func (c *connection) certify(certificate *x509.Certificate) {
+	l := c.of
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, open := l.all[c]; !open {
+		return
+	}
+	c.addWeight(-c.weight)
+	l.clients.Close(c.client)
+	c.client = l.clients.Open(netip.Prefix{}, string(certificate.RawSubject))
+}
+
+// closeIdle closes the connection if its time has passed and no call is in progress, and looks again later otherwise.
+func (c *connection) closeIdle() {
+	l := c.of
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, open := l.all[c]; !open {
+		return
+	}
+	wait := l.firstCall // that of an active one becomes no shorter
+	if http.ConnState(c.state.Load()) != http.StateActive {
+		if c.isProven.Load() {
+			wait = idleTimeout
+		}
+		if wait -= time.Since(time.Unix(0, c.since.Load())); wait <= 0 {
+			c.close()
+			return
+		}
+	}
+	c.timer.Reset(wait)
+}
+
+// areBusy reports whether a call is in progress over a connection, or may be about to arrive over a new one. http.Server.Shutdown
+// drops a request that it reads while it shuts down, and its caller does not know whether it was
+// served (measured: most stops under load lost one call on HTTP/1.1).
+func (l *connections) areBusy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.all {
+		if http.ConnState(c.state.Load()) != http.StateIdle {
+			return true
+		}
+	}
+	return false
+}
+
+// Read implements net.Conn. The handshake reads a bounded number of bytes.
+func (c *connection) Read(into []byte) (int, error) {
+	switch {
+	case c.handshake < 0:
+		return c.Conn.Read(into)
+	case c.handshake == 0:
+		return 0, errLongHandshake
+	}
+	n, err := c.Conn.Read(into[:min(len(into), c.handshake)])
+	c.handshake -= n
+	return n, err
+}
+
+// Client implements review.Connection.
+func (c *connection) Client() *clients.Client { return c.client }
+
+// Begin implements review.Connection.
+func (c *connection) Begin() {
+	c.calls.Add(1)
+	c.since.Store(time.Now().UnixNano())
+	if c.isProven.Load() {
+		return
+	}
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	weight := c.weight
+	c.addWeight(-weight)
+	c.isProven.Store(true)
+	c.addWeight(weight)
+}
+
+// End implements review.Connection.
+func (c *connection) End() { c.calls.Add(-1) }
+
+// keepAliveIf keeps connections open for calls that satisfy a condition, and closes them
+// behind the answers of others.
+func keepAliveIf(condition func(*http.Request) bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !condition(r) {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// opsListener is the listener for health and metrics.
+type opsListener struct {
+	net.Listener
+
+	connections *connections
+}
+
+// Accept implements net.Listener.
+func (l opsListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // net/http knows its type
+	}
+	c := l.connections.add(conn, time.Time{})
+	c.handshake = -1 // there is none
+	return c, nil
+}
