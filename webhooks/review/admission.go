@@ -2,6 +2,7 @@ package review
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -151,7 +152,11 @@ func AppendAdmission(dst []byte, uid types.UID, response *admission.Response) ([
 		}
 	}
 	if !response.Allowed {
-		dst = appendStatus(dst, response.Result)
+		status, err := json.Marshal(statusOf(response.Result))
+		if err != nil {
+			return dst[:start], fmt.Errorf("status: %w", err)
+		}
+		dst = append(append(dst, `,"status":`...), status...)
 	}
 	dst = appendWarnings(dst, response.Warnings)
 	dst = appendAudit(dst, response.AuditAnnotations)

@@ -159,34 +159,9 @@ func (d *fieldReader) strings(parent, name string, v rawjson.Value) []string {
 	}
 }
 
-// text returns the string of a value. Strings that nearly every review holds are
-// not copied.
+// text returns the string of a value.
 func (d *fieldReader) text(v rawjson.Value) string {
-	switch string(v) {
-	case `""`:
-		return ""
-	case `"v1"`:
-		return "v1"
-	case `"apps"`:
-		return "apps"
-	case `"Pod"`:
-		return "Pod"
-	case `"pods"`:
-		return "pods"
-	case `"CREATE"`:
-		return "CREATE"
-	case `"UPDATE"`:
-		return "UPDATE"
-	case `"DELETE"`:
-		return "DELETE"
-	case `"system:authenticated"`:
-		return "system:authenticated"
-	case `"system:serviceaccounts"`:
-		return "system:serviceaccounts"
-	case `"system:masters"`:
-		return "system:masters"
-	}
-	const usual = 320 // bytes
+	const usual = 512 // bytes
 	if d.copied.Cap() == 0 {
 		d.copied.Grow(usual)
 	}

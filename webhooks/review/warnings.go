@@ -3,8 +3,6 @@ package review
 import (
 	"fmt"
 	"unicode/utf8"
-
-	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // The limits of the API server for the warnings of one request, in runes: when
@@ -25,25 +23,28 @@ func appendWarnings(dst []byte, warnings []string) []byte {
 	if len(warnings) == 0 {
 		return dst
 	}
-	list, fit := distinct(warnings)
-	if !fit {
-		list = cutToFit(list)
+	list, size := distinct(warnings, maxWarningsRunes+1) // one that is cut here is too long for all of them to fit
+	if all := len(list); size > maxWarningsRunes {
+		list, size = distinct(list, maxWarningRunes)
+		if size > maxWarningsRunes || len(list) < all {
+			for size > maxWarningsRunes-utf8.RuneCountInString(moreWarnings(all)) {
+				size -= utf8.RuneCountInString(list[len(list)-1])
+				list = list[:len(list)-1]
+			}
+			list = append(list, moreWarnings(all-len(list)))
+		}
 	}
 	if len(list) == 0 {
 		return dst
 	}
-	dst = append(dst, `,"warnings":`...)
-	return appendStrings(dst, list)
+	return appendStrings(append(dst, `,"warnings":`...), list)
 }
 
-// distinct returns the printable warnings, each once, and whether all of them fit.
-func distinct(warnings []string) (list []string, fit bool) {
-	list = make([]string, 0, len(warnings))
+// distinct returns the printable warnings, each once and cut to so many runes, and the number of runes of all of them.
+func distinct(warnings []string, runes int) (list []string, size int) {
 	seen := make(map[string]bool, len(warnings))
-	size := 0
 	for _, warning := range warnings {
-		// One that is cut here is too long for all of them to fit.
-		warning = bound(warning, maxWarningsRunes+1, false)
+		warning = bound(warning, runes, false)
 		if warning == "" || seen[warning] {
 			continue
 		}
@@ -51,32 +52,7 @@ func distinct(warnings []string) (list []string, fit bool) {
 		list = append(list, warning)
 		size += utf8.RuneCountInString(warning)
 	}
-	return list, size <= maxWarningsRunes
-}
-
-// cutToFit cuts the warnings so that they are within both limits, together with a last
-// warning that counts the others: those that do not fit, and those that repeat another
-// once they are cut.
-func cutToFit(list []string) []string {
-	limit := maxWarningsRunes - utf8.RuneCountInString(moreWarnings(len(list)))
-	seen := make(map[string]bool, len(list))
-	cut := make([]string, 0, len(list))
-	size, shown := 0, 0
-	for _, warning := range list {
-		warning = truncate.Runes(warning, maxWarningRunes)
-		if seen[warning] {
-			continue
-		}
-		seen[warning] = true
-		cut = append(cut, warning)
-		if size += utf8.RuneCountInString(warning); size <= limit {
-			shown = len(cut)
-		}
-	}
-	if len(cut) == len(list) && size <= maxWarningsRunes {
-		return cut
-	}
-	return append(cut[:shown], moreWarnings(len(list)-shown))
+	return list, size
 }
 
 func moreWarnings(n int) string {
