@@ -71,6 +71,7 @@ test: build controlplane peers ## Run the tests of all packages, and each capabi
 
 .PHONY: test-all
 test-all: test ## Run all tests, those under load, of releases and with many random cases too: before a release.
+	@$(MAKE) --no-print-directory test-environment
 	@# With the browser that 'make test' has not used, if there is one.
 	@set -e; for name in chromium chromium-headless-shell; do \
 		program=$$(command -v $$name) && ! grep -qF "\"$$program\"" $(BIN)/chromium/run || continue; \
@@ -101,6 +102,10 @@ test-versions: ## Run all tests on each API server of test/controlplane but the 
 test-packages: ## Run the tests of packages, with the race detector where goroutines meet.
 	$(PACKAGE_TEST) -race $(RACE)
 	$(PACKAGE_TEST) $$(comm -23 <(printf '%s\n' $(PACKAGES) | sort) <(go list $(RACE) | sort))
+
+.PHONY: test-environment
+test-environment: ## Run the tests that read the environment in a hostile one: proxy, umask, language, kubeconfig, keyring.
+	go test -vet=off -exec $(CURDIR)/test/hostile.sh ./cmd/gatehouse ./certs/... $(addprefix $(INTERNAL)/,active app auth/... cli/... cluster offline/... replicas) ./webhooks/config
 
 .PHONY: test-program
 test-program: ## Run the suites that test bin/gatehouse and need no machine of their own.

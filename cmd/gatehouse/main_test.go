@@ -8,9 +8,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/tools/txtar"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 func TestMain(m *testing.M) {
+	support.CleanEnvironment()
 	testscript.Main(m, map[string]func(){"gatehouse": main, "kubectl-gatehouse": main, "kubectl_complete-gatehouse": main})
 }
 

@@ -3,6 +3,8 @@ package cluster
 import (
 	"fmt"
 	"os"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // ServiceAddress is the address in the network namespace at which webhooks under test listen. It stands for a pod's
@@ -47,8 +49,11 @@ func ListenAddress() string {
 //
 // Where no namespace can be made, the tests run in place, standard error says why, and [Namespaced] tells the tests.
 //
+// The tests get [support.CleanEnvironment].
+//
 // The cleanups run after the tests, in the process that ran them. An error of theirs makes the exit code 1.
 func RunInNamespace(m interface{ Run() int }, cleanups ...func() error) int {
+	support.CleanEnvironment()
 	code, done := enterNamespace()
 	if done {
 		return code

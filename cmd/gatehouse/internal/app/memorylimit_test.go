@@ -34,9 +34,7 @@ func TestMemoryLimit(t *testing.T) {
 		{"the environment", "100MiB", 0.9, gibibyte, nil, 0, "source=GOMEMLIMIT limit=100MiB"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if tc.own != "" {
-				t.Setenv("GOMEMLIMIT", tc.own)
-			}
+			t.Setenv("GOMEMLIMIT", tc.own)
 			debug.SetMemoryLimit(before)
 			var log bytes.Buffer
 			m := (&OperationOptions{memoryRatio: tc.ratio}).memoryLimit()

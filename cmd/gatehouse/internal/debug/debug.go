@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
@@ -112,12 +110,12 @@ func (l *Level) serve(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, fmt.Sprintf("the body cannot be read: it must be complete, and have at most %d bytes", maxBody), status)
 			return
 		}
-		change, err := parseChange(body)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
+		level, known := parseLevel(strings.TrimSpace(string(body)))
+		if !known {
+			http.Error(w, fmt.Sprintf("level %.100q: must be %s", body, strings.Join(Levels(), ", ")), http.StatusBadRequest)
 			return
 		}
-		state = func() State { return l.Set(change.level, change.duration) }
+		state = func() State { return l.Set(level) }
 	default:
 		w.Header().Set("Allow", "GET, HEAD, PUT")
 		http.Error(w, "only GET and PUT are allowed", http.StatusMethodNotAllowed)
@@ -127,34 +125,6 @@ func (l *Level) serve(w http.ResponseWriter, r *http.Request) {
 	if err := json.NewEncoder(w).Encode(state()); err != nil {
 		return // the caller has closed the connection
 	}
-}
-
-// change is another level, and how long it holds.
-type change struct {
-	level    slog.Level
-	duration time.Duration
-}
-
-// parseChange parses LEVEL, which is one of Levels, or LEVEL FOR, where FOR is a duration such
-// as 30m. The default is DefaultFor.
-func parseChange(body []byte) (change, error) {
-	words := strings.Fields(string(body))
-	if len(words) > 2 {
-		return change{}, errors.New("the body has more than two words (hint: debug 10m)")
-	}
-	words = append(words, "", "")
-	level, known := parseLevel(words[0])
-	if !known {
-		return change{}, fmt.Errorf("level %.100q: must be %s", words[0], strings.Join(Levels(), ", "))
-	}
-	duration := DefaultFor
-	if given := words[1]; given != "" {
-		var err error
-		if duration, err = time.ParseDuration(given); err != nil || duration < ShortestFor || duration > LongestFor {
-			return change{}, fmt.Errorf("for %.100q: must be a time from %s to %s (hint: 10m)", given, ShortestFor, LongestFor)
-		}
-	}
-	return change{level, duration}, nil
 }
 
 // serveConfiguration answers ConfigurationPath.

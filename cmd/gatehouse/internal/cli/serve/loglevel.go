@@ -19,10 +19,7 @@ import (
 )
 
 // logLevelFlags are what the command line of log-level says.
-type logLevelFlags struct {
-	address, output string
-	lasts           time.Duration
-}
+type logLevelFlags struct{ address, output string }
 
 // NewLogLevelCommand returns the command "gatehouse log-level".
 func NewLogLevelCommand(s cli.Streams) *cobra.Command {
@@ -30,25 +27,21 @@ func NewLogLevelCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log-level [LEVEL]",
 		Short: "Show or change the log level of a running server",
-		Long: `Log-level shows the log level of a server on the same host, or changes it for a
-limited time: debug (every review), info, warn or error. It calls the server at its
-address for health and metrics, which answers only callers on the same host: in a
-cluster, run it in the pod. Each replica has its own level. The server logs the
-change, and a restart ends it.
+		Long: `Log-level shows the log level of a server on the same host, or changes it: debug
+(every review), info, warn or error. It calls the server at its address for health and
+metrics, which answers only callers on the same host: in a cluster, run it in the pod.
+Each replica has its own level. The server logs the change, and a restart ends it.
 
 Exit codes: 0 shown or changed, 2 bad usage, or the server does not answer.`,
 		Example: `  # show the level of one replica
   kubectl -n gatehouse-system exec deploy/gatehouse -- gatehouse log-level
 
-  # log every review, for ten minutes or for an hour
+  # log every review, and return to the level with which serve was started
   kubectl -n gatehouse-system exec gatehouse-5f7d9c-x2x7k -- gatehouse log-level debug
-  kubectl -n gatehouse-system exec gatehouse-5f7d9c-x2x7k -- gatehouse log-level debug --for 1h
-
-  # return to the level with which serve was started, here info
   kubectl -n gatehouse-system exec gatehouse-5f7d9c-x2x7k -- gatehouse log-level info`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return errors.New("too many arguments: log-level takes one level (hint: gatehouse log-level debug --for 1h)")
+				return errors.New("too many arguments: log-level takes one level (hint: gatehouse log-level debug)")
 			}
 			return nil
 		},
@@ -59,7 +52,7 @@ Exit codes: 0 shown or changed, 2 bad usage, or the server does not answer.`,
 			return debug.Levels(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			change, err := f.change(args, cmd.Flags().Changed("for"))
+			change, err := f.change(args)
 			if err != nil {
 				return err
 			}
@@ -71,30 +64,24 @@ Exit codes: 0 shown or changed, 2 bad usage, or the server does not answer.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&f.lasts, "for", debug.DefaultFor, "how long to keep the level, from 1s to 24h; the level with which serve was started is kept without a limit")
 	flags.StringVar(&f.address, "ops-address", "127.0.0.1:8080", "address of the server for health and metrics, on this host")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	return cmd
 }
 
 // change is the body to send, "" to change nothing.
-func (f *logLevelFlags) change(args []string, limited bool) (string, error) {
+func (f *logLevelFlags) change(args []string) (string, error) {
 	var problems cli.Problems
 	host, port, err := net.SplitHostPort(f.address)
 	problems.Add(err != nil || host == "" || port == "", "--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address)
-	problems.Add(f.lasts < debug.ShortestFor || f.lasts > debug.LongestFor,
-		"--for %s: must be from %s to %s (hint: --for 1h)", cli.FormatDuration(f.lasts), cli.FormatDuration(debug.ShortestFor), cli.FormatDuration(debug.LongestFor))
-	change := ""
-	switch {
-	case len(args) > 0 && !slices.Contains(debug.Levels(), strings.ToLower(args[0])):
+	if len(args) == 0 {
+		return "", problems.Err()
+	}
+	if !slices.Contains(debug.Levels(), strings.ToLower(args[0])) {
 		// The message does not repeat it: it may be a secret in the wrong place.
 		problems = append(problems, errors.New("the level must be "+debug.DescribeLevels(args[0])))
-	case len(args) > 0:
-		change = args[0] + " " + f.lasts.String()
-	case limited:
-		problems = append(problems, errors.New("--for needs a level (hint: gatehouse log-level debug --for 1h)"))
 	}
-	return change, problems.Err()
+	return args[0], problems.Err()
 }
 
 // ask asks the server, by no proxy.
@@ -135,10 +122,6 @@ func (f *logLevelFlags) print(to io.Writer, state *debug.State) error {
 	if f.output == "json" {
 		return cli.WriteJSONLine(to, state)
 	}
-	text := cli.OneLine(state.Level)
-	if state.Until != "" {
-		text += fmt.Sprintf(" until %s, then %s", cli.OneLine(state.Until), cli.OneLine(state.Base))
-	}
-	_, err := fmt.Fprintln(to, text)
+	_, err := fmt.Fprintln(to, cli.OneLine(state.Level))
 	return err
 }
