@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
@@ -72,11 +71,10 @@ func listObjects(ctx context.Context, client dynamic.Interface, kind, resource, 
 			return nil, apierr.Explain(resource+"."+v1alpha1.GroupVersion.Group+" cannot be listed", err)
 		}
 		for i := range page.Items {
-			one := &object{Kind: kind}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(page.Items[i].Object, one); err != nil {
+			one, err := newObject(kind, page.Items[i].Object)
+			if err != nil {
 				return nil, fmt.Errorf("%s cannot be read: %w", resource, err)
 			}
-			one.Kind = kind
 			all = append(all, one)
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" || len(all) >= maxListed {

@@ -65,10 +65,21 @@ type object struct {
 	Status struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	} `json:"status"`
-	Kind   string `json:"kind"`
+	Kind   string `json:"-"`
 	source string
 	// typed is the object of a configuration, nil for one that is not active.
 	typed metav1.Object
+}
+
+// newObject returns what the pages show of an object in another form.
+func newObject(kind string, from any) (*object, error) {
+	out := &object{}
+	text, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(text, out)
+	}
+	out.Kind = kind
+	return out, err
 }
 
 func (o *object) key() objectKey { return objectKey{o.Kind, o.Namespace, o.Name} }
@@ -168,15 +179,11 @@ func newLoaded(of *resolve.CommandConfig, unread []error) (*loaded, error) {
 		profileKind, admit.MutationKind, admit.MutationKind+bindingSuffix, nativePolicyKind, nativePolicyKind+bindingSuffix,
 		admissionPolicyKind, admissionPolicyKind+bindingSuffix, exceptionKind,
 	) {
-		one := &object{}
-		text, err := json.Marshal(typed.Object)
-		if err == nil {
-			err = json.Unmarshal(text, one)
-		}
+		one, err := newObject(typed.Kind, typed.Object)
 		if err != nil {
 			return nil, err
 		}
-		one.Kind, one.source, one.typed = typed.Kind, typed.Source, typed.Object
+		one.source, one.typed = typed.Source, typed.Object
 		switch {
 		case one.Kind == exceptionKind:
 			l.exceptions = append(l.exceptions, one)
