@@ -15,10 +15,6 @@ CONTROLLER_GEN_VERSION := v0.23.0
 GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 CONTROLLER_GEN := $(BIN)/controller-gen-$(CONTROLLER_GEN_VERSION)
 
-MANIFESTS := $(BIN)/gatehouse manifests --service gatehouse-system/gatehouse
-# As manifests/kustomize and manifests/chart install it, with either kind of certificates.
-INSTALLED := $(MANIFESTS) --custom-resources --exclude-namespace cert-manager
-
 # With cgo, the linker keeps everything for the Go plugins of kustomize's library, which do not run: 20 MiB.
 GO_FLAGS := -trimpath
 GO_BUILD := CGO_ENABLED=0 go build $(GO_FLAGS) -ldflags '-s -w -X github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build.released=$(VERSION)'
@@ -34,7 +30,7 @@ PACKER := $(BIN)/packer
 CRANE := $(BIN)/crane
 CYCLONEDX := $(BIN)/cyclonedx-gomod
 CHART := manifests/chart/gatehouse
-# The newest version of the changelog, and a pre-release of it: what test/release installs and upgrades.
+# The newest version of the changelog: test/release installs a pre-release of it, and upgrades to it.
 CHANGELOG_VERSION := v$(shell sed -n 's/^## \([0-9][0-9.]*\) .*/\1/p' CHANGELOG.md | head -n 1)
 
 .PHONY: help
@@ -118,11 +114,6 @@ test-release: controlplane installers $(CRANE) ## Make two releases for this mac
 	done
 	$(PROGRAM_TEST) -timeout 15m ./test/release
 
-# It is not a part of 'make test', because a clone may lack the commit of the previous release.
-.PHONY: test-upgrade
-test-upgrade: build controlplane installers previous ## Upgrade from the previous release, which CHANGELOG.md names, and go back, under load: no call may fail.
-	$(PROGRAM_TEST) -tags upgrade -run '^TestPreviousRelease$$' -count 1 -timeout 20m ./test/incluster
-
 .PHONY: attack
 attack: build apiserver ## Attack the program as tests do, and have 99% of reviews take at most ATTACK_MAX_P99 (default 5) times as long as without an attack.
 	ATTACK_MAX_P99=$${ATTACK_MAX_P99:-5} $(PROGRAM_TEST) -count 1 -timeout 15m -v ./test/attack
@@ -151,7 +142,7 @@ fmt: $(GOLANGCI_LINT) ## Format all Go files.
 	$(GOLANGCI_LINT) fmt ./...
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Write generated code, the definitions of custom resources and the example registration anew.
+generate: $(CONTROLLER_GEN) ## Write generated code, the definitions of custom resources and the files of the chart anew.
 	$(CONTROLLER_GEN) object crd paths=./webhooks/api/... output:crd:dir=manifests/crds
 	$(MAKE) --no-print-directory manifests
 
@@ -160,23 +151,15 @@ verify: $(CONTROLLER_GEN) ## Check in a copy that 'make generate' and 'go mod ti
 	@./test/verify.sh
 
 .PHONY: manifests
-manifests: build ## Write what 'gatehouse manifests' prints for the usual ways to install: manifests/registration, parts of manifests/kustomize.
-	@mkdir -p manifests/registration manifests/kustomize/self-signed manifests/kustomize/cert-manager
-	$(MANIFESTS) --certificates cert-manager --exclude-namespace cert-manager > manifests/registration/cert-manager.yaml
-	$(MANIFESTS) --certificates self-signed > manifests/registration/self-signed.yaml
-	@set -e; for part in rights registration; do \
-		$(INSTALLED) --certificates self-signed --part $$part > manifests/kustomize/self-signed/$$part.yaml; \
-	done
-	$(INSTALLED) --certificates self-signed --part guard > manifests/kustomize/components/guard-registration/policy.yaml
-	@mkdir -p manifests/registration/managed
+manifests: build ## Write what the Helm chart takes from elsewhere: rights, registrations, their guard, definitions, alerts and the dashboard.
+	@rm -rf $(CHART)/files
+	@mkdir -p $(CHART)/files/crds $(CHART)/files/monitoring
 	@set -e; for source in self-signed cert-manager; do \
-		$(INSTALLED) --certificates $$source --manage-registration --part registration > manifests/registration/managed/$$source.yaml; \
+		$(BIN)/gatehouse manifests --service gatehouse-system/gatehouse --certificates $$source --rights --custom-resources --manage-registration \
+			--count-pods --back-channel-logout --exclude-namespace cert-manager > $(CHART)/files/$$source.yaml; \
 	done
-	$(INSTALLED) --certificates self-signed --manage-registration --part management > manifests/registration/managed/rights.yaml
-	@set -e; for part in rights certificates registration; do \
-		$(INSTALLED) --certificates cert-manager --rights --part $$part > manifests/kustomize/cert-manager/$$part.yaml; \
-	done
-	@$(MAKE) --no-print-directory chart
+	cp manifests/crds/gatehouse.dev_*.yaml $(CHART)/files/crds/
+	cp manifests/monitoring/{prometheusrule.yaml,dashboard.json} $(CHART)/files/monitoring/
 
 .PHONY: controlplane
 controlplane: ## Build kube-apiserver, kube-controller-manager, kubectl and etcd (once, about 5 minutes).
@@ -209,10 +192,6 @@ certmanager: ## Build cert-manager's controllers (once, about two minutes).
 installers: ## Build helm, kustomize and krew (once, about three minutes).
 	@sh test/support/installers/build.sh
 
-.PHONY: previous
-previous:
-	@sh test/support/previous/build.sh
-
 .PHONY: demo
 demo: build apiserver ## Show all three endpoints on a real API server; KEEP=1 leaves it running.
 	@$(PROGRAM_GO) run $(GO_FLAGS) ./test/demo $(if $(KEEP),--keep)
@@ -221,20 +200,8 @@ demo: build apiserver ## Show all three endpoints on a real API server; KEEP=1 l
 bench: build ## Measure against a null webhook and the API server's own policies, in 4 minutes; ARGS='--quick' and others: see ARGS=--help.
 	@$(PROGRAM_GO) run $(GO_FLAGS) ./test/bench $(ARGS)
 
-.PHONY: chart
-chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, registrations, their guard, alerts and the dashboard.
-	@rm -rf $(CHART)/files
-	@mkdir -p $(CHART)/files/crds $(CHART)/files/self-signed $(CHART)/files/cert-manager $(CHART)/files/monitoring
-	cp manifests/crds/gatehouse.dev_*.yaml $(CHART)/files/crds/
-	cp manifests/kustomize/self-signed/{rights,registration}.yaml $(CHART)/files/self-signed/
-	cp manifests/kustomize/cert-manager/{rights,certificates,registration}.yaml $(CHART)/files/cert-manager/
-	cp -r manifests/registration/managed $(CHART)/files/managed
-	cp manifests/monitoring/{prometheusrule.yaml,dashboard.json} $(CHART)/files/monitoring/
-	cp manifests/kustomize/components/guard-registration/policy.yaml $(CHART)/files/guard-registration.yaml
-	cp manifests/kustomize/base/roles.yaml $(CHART)/files/roles.yaml
-
 .PHONY: release
-release: release-version installers $(BINARIES) $(addsuffix .cdx.json,$(BINARIES)) ## Make the release VERSION=vX.Y.Z in bin/release: archives, image, chart, krew manifest, SBOMs, notes, checksums.
+release: release-version installers $(BINARIES) $(addsuffix .cdx.json,$(BINARIES)) ## Make the release VERSION=vX.Y.Z in bin/release: archives, image, chart, install.yaml, krew manifest, SBOMs, notes, checksums.
 	$(PACKER) -version '$(VERSION)' -source-date-epoch $(SOURCE_DATE_EPOCH) -binaries $(DIST) -helm $(BIN)/installers/helm \
 		-zoneinfo "$$(go env GOROOT)/lib/time/zoneinfo.zip" -output $(RELEASE) $(PLATFORMS)
 

@@ -1,5 +1,5 @@
-// Command packer makes a release from the binaries: archives, a chart, an image as an OCI layout, a krew manifest, manifests
-// for kustomize, release notes and checksums. It needs no container engine. It runs in the repository's root.
+// Command packer makes a release from the binaries: archives, an image as an OCI layout, a chart, what it renders for kubectl and
+// kustomize, a krew manifest, examples, release notes and checksums. It needs no container engine. It runs in the repository's root.
 //
 // The same files, version and time give the same bytes: nothing is read from the clock, the owner or the mode of a file.
 package main
@@ -102,7 +102,7 @@ func run() error {
 	if err := r.clear(); err != nil {
 		return err
 	}
-	for _, write := range []func() error{r.writeArchives, r.writeManifests, r.writeImage, r.writeChart, r.writeKrew, r.writeNotes, r.writeSums} {
+	for _, write := range []func() error{r.writeArchives, r.writeExamples, r.writeImage, r.writeChart, r.writeInstalls, r.writeKrew, r.writeNotes, r.writeSums} {
 		if err := write(); err != nil {
 			return err
 		}
@@ -152,14 +152,9 @@ func (r *release) writeArchives() error {
 	return nil
 }
 
-// deployed is the image in the manifests.
-var deployed = regexp.MustCompile(`(?m)^( +image: gatehouse):\S+$`)
-
-// writeManifests writes an archive of what people install with kustomize, and of the examples and the library of policies. The
-// chart has its own.
-func (r *release) writeManifests() error {
+// writeExamples writes an archive of the examples, the library of policies, definitions and alerts. The chart has its own.
+func (r *release) writeExamples() error {
 	var files []file
-	images := 0
 	err := filepath.WalkDir("manifests", func(found string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -170,21 +165,11 @@ func (r *release) writeManifests() error {
 			return nil
 		}
 		content, err := os.ReadFile(found)
-		if err != nil {
-			return err
-		}
-		if strings.HasPrefix(filepath.ToSlash(found), "manifests/kustomize/base/") {
-			images += len(deployed.FindAll(content, -1))
-			content = deployed.ReplaceAll(content, []byte("$1:"+r.number))
-		}
 		files = append(files, file{filepath.ToSlash(found), 0o644, content})
-		return nil
+		return err
 	})
 	if err != nil {
 		return err
-	}
-	if images != 1 {
-		return fmt.Errorf("manifests/kustomize/base has %d images that match %q, want one", images, deployed)
 	}
 	archive, err := r.archive(files)
 	if err != nil {

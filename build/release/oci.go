@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/pem"
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -131,29 +127,4 @@ func (r *release) layer(files []file) (v1.Layer, error) {
 	}
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching)
-}
-
-// writeChart has helm package the chart. Helm takes the time of what it writes from the files.
-func (r *release) writeChart() error {
-	work, err := os.MkdirTemp("", "packer")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-	chart := filepath.Join(work, name)
-	if err := os.CopyFS(chart, os.DirFS(filepath.Join("manifests", "chart", name))); err != nil {
-		return err
-	}
-	err = filepath.WalkDir(chart, func(found string, _ fs.DirEntry, err error) error {
-		return errors.Join(err, os.Chtimes(found, r.time, r.time))
-	})
-	if err != nil {
-		return err
-	}
-	command := exec.Command(r.helm, "package", chart, "--version", r.number, "--app-version", r.number, "--destination", r.output)
-	command.Env = []string{"HOME=" + work, "TZ=UTC"} // without the user's configuration
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("helm package: %w\n%s", err, output)
-	}
-	return os.Chtimes(filepath.Join(r.output, fmt.Sprintf("%s-%s.tgz", name, r.number)), r.time, r.time)
 }

@@ -120,7 +120,7 @@ func TestDryRun(t *testing.T) {
 		"token revoke":         {"token revoke old", []string{"DELETE gatehouse.dev/v1alpha1/accesstokens/old"}, "would remove AccessToken old of jane, in the cluster\n"},
 		"token revoke of user": {"token revoke --user jane", []string{"POST gatehouse.dev/v1alpha1/tokenrevocations", "DELETE gatehouse.dev/v1alpha1/accesstokens/old"}, "would write a TokenRevocation"},
 		"certs rotate":         {"certs rotate --registration=", []string{secret}, "would request a new CA, in Secret gatehouse-system/gatehouse-ca\n"},
-		"uninstall":            {"uninstall --registrations-only", []string{"DELETE admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gatehouse"}, "would remove MutatingWebhookConfiguration/gatehouse\n"},
+		"uninstall":            {"uninstall", []string{"DELETE admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gatehouse"}, "would delete MutatingWebhookConfiguration/gatehouse\n"},
 	} {
 		for _, mode := range []string{"", "=client", "=server", "=server, forbidden"} {
 			t.Run(name+mode, func(t *testing.T) {

@@ -156,7 +156,7 @@ func Explain(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// The ClusterRoles for people that every install has, see manifests/kustomize/base/roles.yaml.
+// The ClusterRoles for people that every install has, see templates/roles.yaml of the chart.
 const (
 	// RoleAdmin is for access tokens and revocations.
 	RoleAdmin = "gatehouse-admin"

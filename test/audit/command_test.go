@@ -270,7 +270,16 @@ func TestCheckAsTheCluster(t *testing.T) {
 		"--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
 	must(t, err)
 	t.Cleanup(server.Kill)
-	registration, err := gatehouse.Run(t.Context(), "manifests", "--name", "audit", "--url", "https://"+server.Reviews.String(), "--ca-file", filepath.Join(dir, "ca.crt"), "--custom-resources", "--validate", "services,deployments.apps")
+	config := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(config, "services.yaml"), []byte(`apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicy
+metadata: {name: services}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [services]}]}
+  validations: [{expression: "true"}]
+  validationActions: [Deny]
+`), 0o600))
+	registration, err := gatehouse.Run(t.Context(), "manifests", "--name", "audit", "--url", "https://"+server.Reviews.String(), "--ca-file", filepath.Join(dir, "ca.crt"), "--custom-resources", "--config", config)
 	must(t, err)
 	apply(t, s.Cluster, registration)
 	documents := strings.Split(`apiVersion: v1

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -276,7 +278,7 @@ func TestRegistrationUnderChange(t *testing.T) {
 	if open, err := gatehouse.Sum(string(text), "apiserver_admission_webhook_fail_open_count"); err != nil || open != 0 {
 		t.Errorf("%g calls failed open, %v", open, err)
 	}
-	output, err := gatehouse.Run(t.Context(), "uninstall", "--kubeconfig", w.Kubeconfig(), "--registrations-only", "--yes")
+	output, err := gatehouse.Run(t.Context(), "uninstall", "--kubeconfig", w.Kubeconfig(), "--yes")
 	if err != nil {
 		t.Fatalf("uninstall: %v: %s", err, output)
 	}
@@ -303,7 +305,10 @@ func TestRegistrationIsTakenOver(t *testing.T) {
 	}
 	static := m.printing
 	m.printing = slices.DeleteFunc(slices.Clone(static), func(word string) bool { return word == "--manage-registration" })
-	apply(gatehouse.Patient(m.manifests(t, "--part", "registration", "--validate", strings.Join(registered(), ":CREATE,")+":CREATE")))
+	config := t.TempDir()
+	policy := policyNamed("all", "true", "")
+	must(t, os.WriteFile(filepath.Join(config, "all.yaml"), []byte(strings.ReplaceAll(policy, "resources: [pods]", "resources: ["+strings.Join(registered(), ", ")+"]")), 0o600))
+	apply(gatehouse.Patient(m.manifests(t, "--part", "registration", "--config", config)))
 	managed := m.flags
 	m.flags = slices.DeleteFunc(slices.Clone(managed), func(word string) bool { return word == "--manage-registration" })
 	m.start(t, "old-a")

@@ -211,7 +211,7 @@ func TestRegistrationFollowsPolicies(t *testing.T) {
 	m.isGuarded(t)
 	m.isSharedWithAnother(t)
 
-	output, err := gatehouse.Run(t.Context(), "uninstall", "--kubeconfig", w.Kubeconfig(), "--registrations-only", "--yes")
+	output, err := gatehouse.Run(t.Context(), "uninstall", "--kubeconfig", w.Kubeconfig(), "--yes")
 	if err != nil {
 		t.Fatalf("uninstall: %v: %s", err, output)
 	}

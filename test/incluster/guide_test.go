@@ -29,20 +29,25 @@ func TestGuides(t *testing.T) {
 	for name, test := range map[string]struct {
 		document string
 		sections []string
-		// installed is the overlay that is there before.
-		installed string
+		// installed reports whether Gatehouse is there before.
+		installed bool
 	}{
-		"kustomize": {installation, []string{"With kustomize", "Verify", "Configuration", "Upgrading", "Removing with kubectl"}, ""},
-		"helm":      {installation, []string{"With Helm", "Removing with Helm"}, ""},
-		"outage":    {installation, []string{"What nobody can lock"}, "self-signed"},
-		"resources": {resources, nil, "self-signed"},
+		"kubectl":   {installation, []string{"With kubectl", "Verify", "Configuration", "Upgrading", "Removing with kubectl"}, false},
+		"helm":      {installation, []string{"With Helm", "Removing with Helm"}, false},
+		"outage":    {installation, []string{"What nobody can lock"}, true},
+		"resources": {resources, nil, true},
 	} {
 		with[test.document] = append(with[test.document], test.sections...)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGuide(t, test.document)
-			if test.installed != "" {
-				g.site.install(t, test.installed)
+			if test.installed {
+				g.site.install(t)
+			}
+			if name == "outage" { // which needs a policy that fails closed
+				must(t, g.site.apply(t.Context(), podPolicy))
+				_, err := g.site.kubectl(t.Context(), "", "wait", "--for=condition=Degraded=False", "--timeout", deadline.String(), "admissionpolicy/pods")
+				must(t, err)
 			}
 			for i, part := range g.parts {
 				if len(test.sections) == 0 || slices.Contains(test.sections, part.section) {
@@ -68,6 +73,17 @@ func TestGuides(t *testing.T) {
 		}
 	})
 }
+
+// podPolicy is a policy about pods, which allows all.
+const podPolicy = `
+apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicy
+metadata: {name: pods}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations: [{expression: "true"}]
+  validationActions: [Deny]
+`
 
 // guidePart is a block of a document: a file, or commands with what they print.
 type guidePart struct {
@@ -159,15 +175,14 @@ func newGuide(t *testing.T, document string) *guide {
 	root, err := support.Root()
 	must(t, err)
 	must(t, os.Symlink(filepath.Join(root, "manifests"), filepath.Join(g.dir, "manifests")))
+	must(t, os.WriteFile(filepath.Join(g.dir, "install.yaml"), []byte(s.rendered(t, "--set", "image.repository=registry.example/gatehouse")), 0o600))
 	binary, err := gatehouse.Binary()
 	must(t, err)
 	programs := t.TempDir()
 	kubectl := s.Kubectl(t.Context())
 	links := map[string]string{"gatehouse": binary, "kubectl": kubectl.Path}
-	for _, name := range []string{"helm", "kustomize"} {
-		links[name], err = support.Built("installers", "installers", name)
-		must(t, err)
-	}
+	links["helm"], err = support.Built("installers", "installers", "helm")
+	must(t, err)
 	for name, path := range links {
 		must(t, os.Symlink(path, filepath.Join(programs, name)))
 	}

@@ -12,29 +12,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
 )
 
-// Every overlay is applied in one command, comes up by itself, and does what it is for. The processes have the rights of
+// Every install is applied in one command, comes up by itself, and does what it is for. The processes have the rights of
 // their ServiceAccount, so that one that is missing shows.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		overlay string
+		name string
+		// args are those of helm template.
+		args []string
 		// replicas is how many there are without anybody saying so.
 		replicas int
-		// certManager is what the overlay needs in the cluster.
-		certManager bool
 	}{
-		{overlay: "self-signed", replicas: 3},
-		{overlay: "cert-manager", replicas: 3, certManager: true},
-		{overlay: "high-availability", replicas: 3},
-		{overlay: "development", replicas: 1},
+		{name: "install", replicas: 3},
+		{name: "install-cert-manager", args: []string{"--set", "certificates.source=certManager"}, replicas: 3},
+		{name: "high-availability", args: []string{"--values", chart + "/ci/high-availability-values.yaml"}, replicas: 3},
+		{name: "development", args: []string{"--values", chart + "/ci/development-values.yaml"}, replicas: 1},
 	} {
-		t.Run(test.overlay, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			if test.certManager {
+			if test.name == "install-cert-manager" {
 				certmanager.New(t, s.Cluster)
 			}
-			s.install(t, test.overlay)
+			s.install(t, test.args...)
 			s.waitForReplicas(t, test.replicas)
 			s.createWorkloads(t)
 			s.trusted(t)

@@ -182,7 +182,7 @@ func (s *site) createRecorded(t *testing.T) map[string]bool {
 func TestRecordGet(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	_, err := s.helm(t.Context(), t.TempDir(), "install", "gatehouse", chart, "--namespace", system, "--create-namespace", "--set", "replicaCount=3,recording.enabled=true,webhooks.manage=false")
+	_, err := s.helm(t.Context(), t.TempDir(), "install", "gatehouse", chart, "--namespace", system, "--create-namespace", "--set", "replicaCount=3,recording.enabled=true")
 	must(t, err)
 	s.rolledOut(t)
 	s.waitForReplicas(t, 3)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -23,8 +22,6 @@ const (
 	system = "gatehouse-system"
 	// deadline bounds every call and rollout, on a busy machine too.
 	deadline = 90 * time.Second
-	// overlays are the installs by kustomize.
-	overlays = "../../manifests/kustomize/overlays"
 )
 
 func TestMain(m *testing.M) { os.Exit(cluster.RunInNamespace(m)) }
@@ -35,9 +32,6 @@ type site struct {
 	kubelet *kubelet.Kubelet
 	log     *lockedLog
 }
-
-// previousImage is the image of the previous release, which tests with the build tag upgrade use.
-const previousImage = "registry.example/previous"
 
 // newSite starts a cluster in which nothing is installed.
 func newSite(t *testing.T) *site {
@@ -53,8 +47,6 @@ func newSiteFor(t *testing.T, namespace string) *site {
 	}
 	binary, err := gatehouse.Binary()
 	must(t, err)
-	root, err := support.Root()
-	must(t, err)
 	s := &site{Cluster: cluster.New(t, cluster.Options{ControllerManager: true}), log: &lockedLog{began: time.Now()}}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -63,10 +55,7 @@ func newSiteFor(t *testing.T, namespace string) *site {
 	})
 	s.kubelet, err = kubelet.Start(t.Context(), kubelet.Options{
 		Cluster: s.Cluster, Namespace: namespace, Dir: t.TempDir(), Log: s.log,
-		Programs: map[string]string{
-			"gatehouse": binary, "registry.example/gatehouse": binary,
-			previousImage: filepath.Join(root, "bin", "previous", "gatehouse"),
-		},
+		Programs: map[string]string{"gatehouse": binary, "registry.example/gatehouse": binary},
 	})
 	must(t, err)
 	t.Cleanup(func() {
@@ -94,10 +83,18 @@ func (s *site) kubectl(ctx context.Context, stdin string, args ...string) (strin
 	return string(output), nil
 }
 
-// install applies an overlay, in one command, and waits until it is rolled out.
-func (s *site) install(t *testing.T, overlay string) {
+// rendered is what a release has for kubectl apply, with arguments of helm template besides.
+func (s *site) rendered(t *testing.T, args ...string) string {
 	t.Helper()
-	_, err := s.kubectl(t.Context(), "", "apply", "--server-side", "--kustomize", filepath.Join(overlays, overlay))
+	text, err := s.helm(t.Context(), t.TempDir(), append([]string{"template", "gatehouse", chart, "--namespace", system, "--set", "namespace.create=true"}, args...)...)
+	must(t, err)
+	return text
+}
+
+// install applies that, in one command, and waits until it is rolled out.
+func (s *site) install(t *testing.T, args ...string) {
+	t.Helper()
+	_, err := s.kubectl(t.Context(), s.rendered(t, args...), "apply", "--server-side", "--filename", "-")
 	must(t, err)
 	s.rolledOut(t)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -136,14 +135,9 @@ func (s *site) state(t *testing.T, v *variant) map[string]string {
 
 // TestApply: the API server takes every object of each variant without a word, and applying it again changes nothing, nor
 // does another field manager conflict: server-side apply compares atomic fields with their defaults.
-// What helm renders with the values of an overlay's name is left out: the objects are the same (TestSameObjects).
 func TestApply(t *testing.T) {
 	t.Parallel()
-	names := overlayNames(t)
 	for _, v := range variants(t) {
-		if values, ok := strings.CutPrefix(v.name, "helm "); ok && slices.Contains(names, values) {
-			continue
-		}
 		t.Run(v.name, func(t *testing.T) {
 			s := newSite(t, cluster.Options{})
 			s.foreignDefinitions(t, v)
@@ -196,14 +190,4 @@ func expectNotFound(err error) error {
 	default:
 		return err
 	}
-}
-
-// writeKubeconfig writes a kubeconfig for a token.
-func (s *site) writeKubeconfig(t *testing.T, token string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],
-"clusters":[{"name":"x","cluster":{"server":%q,"certificate-authority":%q}}],"users":[{"name":"x","user":{"token":%q}}]}`, s.Config().Host, s.CAFile(), token)
-	must(t, os.WriteFile(path, []byte(text), 0o600))
-	return path
 }

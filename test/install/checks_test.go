@@ -32,18 +32,11 @@ func templated(t *testing.T, values ...string) (refused string) {
 // next to them are not.
 func TestChartRefuses(t *testing.T) {
 	t.Parallel()
-	extra := func(group, resource string) string {
-		return `webhooks.validate.extraRules=[{"apiGroups":["` + group + `"],"apiVersions":["*"],"operations":["CREATE"],"resources":["` + resource + `"]}]`
-	}
-	rule := func(fields string) string {
-		return `webhooks.validate.extraRules=[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["services"]` + fields + `}]`
-	}
 	workload := func(fields string) string {
 		return `policyConfiguration={"workloads":[{"group":"argoproj.io","kind":"Rollout","resource":"rollouts",` + fields + `}]}`
 	}
 	const (
 		grace   = "terminationGracePeriodSeconds 60: must be at least drainDelay"
-		locks   = "must not fail closed"
 		egress  = "networkPolicy.egress: no rule allows the API server"
 		pattern = "does not match pattern"
 	)
@@ -57,24 +50,6 @@ func TestChartRefuses(t *testing.T) {
 		"egress without a restriction":            {[]string{`networkPolicy.egress=[{"to":[{"ipBlock":{"cidr":"192.0.2.0/24"}}]}]`}, ""},
 		"egress to the API server":                {[]string{`networkPolicy.egress=[{"ports":[{"port":53,"protocol":"UDP"}]},{"ports":[{"port":6443}]}]`}, ""},
 		"egress to DNS alone":                     {[]string{`networkPolicy.egress=[{"ports":[{"port":53,"protocol":"UDP"},{"port":53}]}]`}, egress},
-		"rule about services":                     {[]string{extra("", "services")}, ""},
-		"rule about scale":                        {[]string{extra("apps", "deployments/scale")}, ""},
-		"rule about nodes of another group":       {[]string{extra("metrics.k8s.io", "nodes")}, ""},
-		"rule about all groups":                   {[]string{extra("*", "services")}, "/webhooks/validate/extraRules/0/apiGroups/0': '*' does not match pattern"},
-		"rule about everything":                   {[]string{extra("", "*")}, pattern},
-		"rule about a status":                     {[]string{extra("apps", "deployments/status")}, locks},
-		"rule about nodes":                        {[]string{extra("", "nodes")}, locks},
-		"rule about evictions":                    {[]string{extra("", "pods/eviction")}, locks},
-		"rule about endpoint slices":              {[]string{extra("discovery.k8s.io", "endpointslices")}, locks},
-		"rule about leases, for mutation":         {[]string{strings.Replace(extra("coordination.k8s.io", "leases"), "validate", "mutate", 1)}, `webhooks.mutate.extraRules: "leases"`},
-		"rule about everything, for mutation":     {[]string{strings.Replace(extra("", "*"), "validate", "mutate", 1)}, pattern},
-		"rule about leases":                       {[]string{extra("coordination.k8s.io", "leases")}, locks},
-		"rule about definitions":                  {[]string{extra("apiextensions.k8s.io", "customresourcedefinitions")}, locks},
-		"rule about webhook configurations":       {[]string{extra("admissionregistration.k8s.io", "validatingwebhookconfigurations")}, locks},
-		"rule about aggregated API services":      {[]string{extra("apiregistration.k8s.io", "apiservices")}, locks},
-		"rule with a scope that is none":          {[]string{rule(`,"scope":"Namespace"`)}, "must be one of 'Namespaced', 'Cluster', '*'"},
-		"rule without most of it":                 {[]string{`webhooks.validate.extraRules=[{"resources":["services"]}]`}, "missing properties 'apiGroups', 'apiVersions', 'operations'"},
-		"rule about an operation of no name":      {[]string{rule(`,"operations":["CREAT"]`)}, "must be one of 'CREATE', 'UPDATE', 'DELETE', 'CONNECT', '*'"},
 		"field of no PolicyConfiguration":         {[]string{`policyConfiguration={"exceptionz":{}}`}, "additional properties 'exceptionz' not allowed"},
 		"workload without a template":             {[]string{workload(`"resource":"rollouts"`)}, "missing property 'template'"},
 		"workload's template with its spec":       {[]string{workload(`"template":"spec.template.spec"`)}, "hint: spec.template)"},

@@ -1,6 +1,5 @@
-// Package install tests what people install Gatehouse with: the overlays of kustomize and the Helm chart render the same
-// objects, these fit the program, none of them can lock a cluster, an API server takes them as they are, and uninstall
-// leaves nothing behind that blocks.
+// Package install tests what people install Gatehouse with: what the Helm chart renders fits the program, an API server takes it as it is,
+// kustomize can patch it, and uninstall leaves nothing behind that blocks.
 package install
 
 import (
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,9 +26,8 @@ const (
 	// system is the namespace of every variant, and name is what everything in it is called.
 	system = "gatehouse-system"
 	name   = "gatehouse"
-	// chart is below the repository's root, and so are the overlays.
-	chart    = "manifests/chart/gatehouse"
-	overlays = "manifests/kustomize/overlays"
+	// chart is below the repository's root.
+	chart = "manifests/chart/gatehouse"
 )
 
 func TestMain(m *testing.M) { os.Exit(cluster.RunInNamespace(m)) }
@@ -108,23 +105,6 @@ func newVariant(t *testing.T, name string, text []byte) *variant {
 	return v
 }
 
-// overlayNames are those of kustomize.
-func overlayNames(t *testing.T) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root(t), overlays, "*", "kustomization.yaml"))
-	must(t, err)
-	names := make([]string, 0, len(files))
-	for _, file := range files {
-		names = append(names, filepath.Base(filepath.Dir(file)))
-	}
-	for _, needed := range []string{"cert-manager", "development", "high-availability", "self-signed"} {
-		if !slices.Contains(names, needed) {
-			t.Fatalf("there is no overlay %s, but %q", needed, names)
-		}
-	}
-	return names
-}
-
 // valuesNames are those of the values that the chart is tested with.
 func valuesNames(t *testing.T) []string {
 	t.Helper()
@@ -137,23 +117,38 @@ func valuesNames(t *testing.T) []string {
 	return names
 }
 
-// kustomized renders an overlay.
-func kustomized(t *testing.T, overlay string) *variant {
-	t.Helper()
-	program, err := support.Built("installers", "installers", "kustomize")
-	must(t, err)
-	// As kubectl apply -k does: nothing is read from above the overlay but other kustomizations.
-	return newVariant(t, "kustomize "+overlay, run(t, program, "build", filepath.Join(root(t), overlays, overlay)))
-}
-
-// charted renders the chart with values.
-func charted(t *testing.T, values string) *variant {
+// helm renders the chart, with arguments of helm template.
+func helm(t *testing.T, args ...string) *variant {
 	t.Helper()
 	program, err := support.Built("installers", "installers", "helm")
 	must(t, err)
-	directory := filepath.Join(root(t), chart)
-	return newVariant(t, "helm "+values, run(t, program, "template", name, directory, "--namespace", system, "--include-crds",
-		"--values", filepath.Join(directory, "ci", values+"-values.yaml")))
+	args = append([]string{"template", name, filepath.Join(root(t), chart), "--namespace", system}, args...)
+	return newVariant(t, "helm "+strings.Join(args[5:], " "), run(t, program, args...))
+}
+
+// charted renders the chart with values of its directory ci.
+func charted(t *testing.T, values string) *variant {
+	t.Helper()
+	return helm(t, "--values", filepath.Join(root(t), chart, "ci", values+"-values.yaml"))
+}
+
+// chartedWith renders the chart with values as --set-json takes them.
+func chartedWith(t *testing.T, values ...string) *variant {
+	t.Helper()
+	var args []string
+	for _, value := range values {
+		args = append(args, "--set-json", value)
+	}
+	return helm(t, args...)
+}
+
+// installed is what "make release" writes to install.yaml, or with certManager to install-cert-manager.yaml.
+func installed(t *testing.T, certManager bool) *variant {
+	t.Helper()
+	if certManager {
+		return chartedWith(t, `namespace.create=true`, `certificates.source="certManager"`)
+	}
+	return chartedWith(t, `namespace.create=true`)
 }
 
 var rendered struct {
@@ -161,19 +156,17 @@ var rendered struct {
 	variants []*variant
 }
 
-// variants are all ways to install, rendered once.
+// variants are the chart with its defaults and with the values that it is tested with, and what a release has, rendered once.
 func variants(t *testing.T) []*variant {
 	t.Helper()
 	rendered.once.Do(func() {
-		for _, overlay := range overlayNames(t) {
-			rendered.variants = append(rendered.variants, kustomized(t, overlay))
-		}
+		rendered.variants = append(rendered.variants, helm(t), installed(t, false), installed(t, true))
 		for _, values := range valuesNames(t) {
 			rendered.variants = append(rendered.variants, charted(t, values))
 		}
 	})
-	if len(rendered.variants) == 0 {
-		t.Fatal("nothing was rendered: see the first test that failed")
+	if len(rendered.variants) < 6 {
+		t.Fatal("too little was rendered: see the first test that failed")
 	}
 	return rendered.variants
 }

@@ -13,7 +13,7 @@ import (
 func TestPriorityClassIsForGatehouse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cluster.Options{})
-	s.install(t, kustomized(t, "self-signed"))
+	s.install(t, installed(t, false))
 	create := func(namespace, metadata, class string) error {
 		if class != "" {
 			class = fmt.Sprintf(`"priorityClassName": %q,`, class)

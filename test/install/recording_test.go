@@ -2,8 +2,6 @@ package install
 
 import (
 	"encoding/base64"
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,43 +14,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
-
-// kustomizedWith renders the overlay self-signed with a component.
-func kustomizedWith(t *testing.T, component string) *variant {
-	t.Helper()
-	program, err := support.Built("installers", "installers", "kustomize")
-	must(t, err)
-	overlay := filepath.Join(t.TempDir(), component)
-	must(t, os.Mkdir(overlay, 0o700))
-	below := func(name string) string { // kustomize takes relative paths only
-		path, err := filepath.Rel(overlay, filepath.Join(root(t), "manifests/kustomize", name))
-		must(t, err)
-		return path
-	}
-	raw, err := json.Marshal(map[string]any{
-		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-		"resources": []string{below("overlays/self-signed")}, "components": []string{below("components/" + component)},
-	})
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), raw, 0o600))
-	return newVariant(t, "kustomize with "+component, run(t, program, "build", overlay))
-}
-
-// chartedWith renders the chart with the values of the overlay self-signed and others, as --set-json takes them.
-func chartedWith(t *testing.T, values ...string) *variant {
-	t.Helper()
-	program, err := support.Built("installers", "installers", "helm")
-	must(t, err)
-	directory := filepath.Join(root(t), chart)
-	args := []string{
-		"template", name, directory, "--namespace", system, "--include-crds",
-		"--values", filepath.Join(directory, "ci", "self-signed-values.yaml"),
-	}
-	for _, value := range values {
-		args = append(args, "--set-json", value)
-	}
-	return newVariant(t, "helm with "+strings.Join(values, " "), run(t, program, args...))
-}
 
 const (
 	recordingOn  = `recording.enabled=true`

@@ -16,7 +16,7 @@ import (
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	roles := map[string]*rbacv1.ClusterRole{}
-	for _, o := range kustomized(t, "self-signed").objects {
+	for _, o := range helm(t).objects {
 		if o.GetKind() == "ClusterRole" {
 			role := &rbacv1.ClusterRole{}
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role); err != nil {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -103,15 +102,6 @@ func TestSchemaFitsRecordingConfiguration(t *testing.T) {
 		return strings.HasPrefix(text, "config.match.matchConstraints")
 	})
 	if len(found) > 0 {
-		t.Error(strings.Join(found, "\n"))
-	}
-}
-
-// TestSchemaFitsRules: so do the rules of a webhook, which the API server would refuse.
-func TestSchemaFitsRules(t *testing.T) {
-	t.Parallel()
-	of := valuesSchema(t).Properties["webhooks"].Properties["validate"].Properties["extraRules"]
-	if found := of.differences(reflect.TypeFor[[]admissionregistrationv1.RuleWithOperations](), "extraRules"); len(found) > 0 {
 		t.Error(strings.Join(found, "\n"))
 	}
 }

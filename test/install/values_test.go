@@ -1,9 +1,6 @@
 package install
 
 import (
-	"os"
-	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -185,46 +182,46 @@ func TestServiceAccount(t *testing.T) {
 	}
 }
 
-// TestMutatingRules: the webhook for mutating policies is the one that "gatehouse manifests" prints for them, but for its rules and one
-// condition, which Helm writes on one line.
-func TestMutatingRules(t *testing.T) {
+// TestRegistrationValues: namespaces that send nothing are in the annotation by which the program excludes them, and what people set of
+// webhooks is in each.
+func TestRegistrationValues(t *testing.T) {
 	t.Parallel()
-	const policy = `apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata: {name: a}
-spec:
-  reinvocationPolicy: Never
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]}
-  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{}"}}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata: {name: a}
-spec: {policyName: a}
-`
-	directory := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(directory, "policy.yaml"), []byte(policy), 0o600))
-	printed := newVariant(t, "manifests", run(t, binary(t), "manifests", "--service", system+"/"+name, "--certificates", "self-signed", "--custom-resources", "--config", directory))
-	webhook := func(v *variant) *admissionregistrationv1.MutatingWebhook {
-		registration := as[admissionregistrationv1.MutatingWebhookConfiguration](t, v.find(t, "MutatingWebhookConfiguration", name))
-		for i := range registration.Webhooks {
-			w := &registration.Webhooks[i]
-			if w.Name != "fail.mutate.gatehouse.dev" {
-				continue
-			}
-			for k := range w.MatchConditions {
-				w.MatchConditions[k].Expression = strings.Join(strings.Fields(w.MatchConditions[k].Expression), " ")
-			}
-			w.NamespaceSelector = nil // see TestSameObjects
-			return w
+	v := chartedWith(t, `webhooks={"excludeNamespaces":["calico-system"],"failurePolicy":"Ignore","mutate":{"timeoutSeconds":7},"annotations":{"a":"b"}}`)
+	mutating, validating := registrations(t, v)
+	for _, annotations := range []map[string]string{mutating.Annotations, validating.Annotations} {
+		if got := annotations["gatehouse.dev/excluded-namespaces"]; got != "calico-system,cert-manager,gatehouse-system,kube-node-lease,kube-system" || annotations["a"] != "b" {
+			t.Errorf("the annotations are %v", annotations)
 		}
-		t.Fatalf("%s has no such webhook", v.name)
-		return nil
 	}
-	rule := `[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":["configmaps"],"scope":"*"}]`
-	got, want := webhook(chartedWith(t, "webhooks.mutate.extraRules="+rule)), webhook(printed)
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("the chart has %+v\nthe program %+v", got, want)
+	for _, w := range mutating.Webhooks {
+		if *w.TimeoutSeconds != 7 || *w.FailurePolicy != admissionregistrationv1.Ignore || len(w.Rules) > 0 {
+			t.Errorf("%s has %d s, %s and %d rules", w.Name, *w.TimeoutSeconds, *w.FailurePolicy, len(w.Rules))
+		}
+	}
+	own := chartedWith(t, `webhooks.create=false`)
+	for _, o := range own.objects {
+		if strings.HasSuffix(o.GetKind(), "WebhookConfiguration") || o.GetKind() == "ClusterRole" && o.GetName() == "gatehouse-registration" {
+			t.Errorf("without webhooks.create there is a %s", o.GetKind())
+		}
+	}
+	if args := own.pods(t)["Deployment "+name].Spec.Containers[0].Args; slices.Contains(args, "--manage-registration") {
+		t.Errorf("the arguments are %q", args)
+	}
+}
+
+// TestOptionsHaveRights: the rights of an option are there with it alone.
+func TestOptionsHaveRights(t *testing.T) {
+	t.Parallel()
+	rules := func(v *variant) int {
+		list, _, err := unstructured.NestedSlice(v.find(t, "ClusterRole", "gatehouse-resources").Object, "rules")
+		must(t, err)
+		return len(list)
+	}
+	without := rules(helm(t))
+	for _, value := range []string{`podCounts.every="5m"`, `authentication.backChannelLogout="24h"`} {
+		if with := rules(chartedWith(t, value)); with != without+1 {
+			t.Errorf("%s: %d rules become %d", value, without, with)
+		}
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package release installs Gatehouse as a stranger does: from a directory that holds only what "make release" wrote, with helm,
-// kustomize and krew, on a real API server whose pods run the program of the image. testdata/script is what the stranger types.
+// kubectl and krew, on a real API server whose pods run the program of the image. testdata/script is what the stranger types.
 //
 // "make test-release" makes two releases first. Both are of these files, with different versions.
 package release
@@ -89,7 +89,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, cluster: cluster.New(t, cluster.Options{ControllerManager: true})}
 	s.programs = map[string]string{"kubectl": s.cluster.Kubectl(t.Context()).Path}
-	for _, name := range []string{"helm", "kustomize", "krew"} {
+	for _, name := range []string{"helm", "krew"} {
 		path, err := support.Built("installers", "installers", name)
 		must(t, err)
 		s.programs[name] = path

@@ -3,7 +3,10 @@
 app.kubernetes.io/name: gatehouse
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/part-of: gatehouse
+{{- /* With namespace.create, it is not Helm that applies it. */}}
+{{- if not .Values.namespace.create }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
@@ -36,21 +39,22 @@ or 0444 if the chart does not set the group and so does not know whose they are.
 {{ ternary 292 288 (or (kindIs "invalid" $group) (eq (toString $group) "")) }}
 {{- end }}
 
-{{/* The directory of files/ that holds what is generated for certificates.source. */}}
+{{/* The file of files/ that is generated for certificates.source. */}}
 {{- define "gatehouse.variant" -}}
-{{ ternary "cert-manager" "self-signed" (eq .Values.certificates.source "certManager") }}
+{{ ternary "cert-manager" "self-signed" (eq .Values.certificates.source "certManager") }}.yaml
 {{- end }}
 
 {{/*
-The objects of a file that "gatehouse manifests" made, as a list under "items", for the namespace of the release and with the
-labels of the chart, of which none replaces theirs. They are taken from the program and not written a second time, so that rights and webhooks are those of
-the program. Takes a list of the root and the file's name below files/.
+Objects of a file that "make manifests" wrote, as a list under "items", for the namespace of the release and with the labels of the chart,
+of which none replaces theirs. They are taken from the program and not written a second time, so that rights and webhooks are those of
+the program. Takes a list of the root, the file's name below files/ and a regular expression of kinds.
 */}}
 {{- define "gatehouse.generated" -}}
 {{- $root := index . 0 -}}
 {{- $path := printf "files/%s" (index . 1) -}}
+{{- $kinds := index . 2 -}}
 {{- $text := $root.Files.Get $path -}}
-{{- if not $text }}{{ fail (printf "%s is not in the chart (hint: make chart)" $path) }}{{ end -}}
+{{- if not $text }}{{ fail (printf "%s is not in the chart (hint: make manifests)" $path) }}{{ end -}}
 {{- $items := list -}}
 {{- $text = $text | replace "gatehouse-system" $root.Release.Namespace -}}
 {{- $user := printf "\"system:serviceaccount:%s:%%s\"" $root.Release.Namespace -}}
@@ -58,7 +62,7 @@ the program. Takes a list of the root and the file's name below files/.
 {{- range $document := regexSplit "(?m)^---$" $text -1 -}}
 {{- $object := fromYaml $document -}}
 {{- if hasKey $object "Error" }}{{ fail (printf "%s: %s" $path (get $object "Error")) }}{{ end -}}
-{{- if $object -}}
+{{- if regexMatch $kinds (get ($object | default dict) "kind" | default "") -}}
 {{- $labels := fromYaml (include "gatehouse.labels" $root) -}}
 {{- $_ := set $object.metadata "labels" (mergeOverwrite $labels (get $object.metadata "labels" | default dict)) -}}
 {{- $items = append $items $object -}}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
@@ -24,20 +23,20 @@ import (
 
 // manifestsFlags are the flags of manifests.
 type manifestsFlags struct {
-	url, service                  string
-	caFile, certificates          string
-	config                        string
-	name, namespace               string
-	excludeNamespaces             []string
-	authentication                bool
-	customResources, crds         bool
-	managed                       bool
-	countPods, logouts, audit     bool
-	cluster                       cli.ClusterFlags
-	validate, validateOpen, parts []string
-	rights                        bool
-	serviceAccount                string
-	clientCert, clientKey         string
+	url, service              string
+	caFile, certificates      string
+	config                    string
+	name, namespace           string
+	excludeNamespaces         []string
+	authentication            bool
+	customResources, crds     bool
+	managed                   bool
+	countPods, logouts, audit bool
+	cluster                   cli.ClusterFlags
+	parts                     []string
+	rights                    bool
+	serviceAccount            string
+	clientCert, clientKey     string
 	// kubeconfigPath is the path of the kubeconfig on the hosts of kube-apiserver.
 	kubeconfigPath string
 }
@@ -48,10 +47,14 @@ func NewManifestsCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "manifests",
 		Short: "Print webhook registrations, rights and API server settings",
-		Long: `Manifests prints the webhook configurations that register Gatehouse for admission,
-for kubectl apply. With --config it registers only the resources that the documents
-match: run it again when they match others. A selector of namespaces or objects that all
-policies of a webhook have becomes a selector of the webhook.
+		Long: `Manifests prints what a running server needs from the API server, for kubectl apply: the
+webhook configurations that register it for admission, its rights, and more below. The
+server itself is installed with the Helm chart, or with install.yaml of a release.
+
+With --config it registers only the resources that the documents match: run it again
+when they match others. A selector of namespaces or objects that all policies of a
+webhook have becomes a selector of the webhook. Without it, new pods are registered for
+injection, and pods and workloads for validation.
 
 Certificates: give --ca-file, the CA of the serving certificate, or --certificates.
 With --certificates self-signed, Gatehouse has its own CA in a Secret and writes it into
@@ -60,14 +63,13 @@ and the objects that it needs are printed too. With self-signed, and with --righ
 cert-manager, manifests also prints the ServiceAccount and roles of Gatehouse, with the
 reason for each permission, and the command line of serve. Where Gatehouse writes into
 its webhook configurations, it also prints a ValidatingAdmissionPolicy that limits
-these writes; --part rights,management,certificates,registration omits it.
+these writes.
 
-With --custom-resources you change policies and profiles with kubectl apply, and the
-registration stays: the API server sends pods, workloads, the resources of --validate,
-and Gatehouse's custom resources, so that invalid ones are rejected. The status of a
-policy says if the API server does not send what it matches. With --manage-registration
-the registration follows: Gatehouse writes rules and selectors, as policies and profiles
-need them. With --crds only the CustomResourceDefinitions are printed; apply them first.
+With --custom-resources, Gatehouse's custom resources are registered, so that invalid
+ones are rejected. The status of a policy says if the API server does not send what it
+matches. With --manage-registration the registration follows: Gatehouse writes rules and
+selectors, as policies and profiles need them. With --crds only the
+CustomResourceDefinitions are printed; apply them first.
 
 With --audit only the rights for serve --audit-every are printed: to list exactly the
 resources that policies and profiles match, and to write reports. The policies are those
@@ -85,16 +87,13 @@ own documents, so that a cluster can start without Gatehouse. In an emergency it
 sends no request of the group gatehouse.dev:break-glass: kubectl --as-group.
 
 Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
-		Example: `  # in the cluster, with its own CA
+		Example: `  # rules for the documents of a directory
   gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed --config DIR | kubectl apply -f -
 
-  # in the cluster, with certificates from cert-manager in a mounted Secret (with --rights, read from the API)
-  gatehouse manifests --service gatehouse-system/gatehouse --certificates cert-manager --config DIR | kubectl apply -f -
-
-  # in the cluster, with custom resources, and for policies about Services
+  # rules that follow custom resources
   gatehouse manifests --crds | kubectl apply --server-side -f -
   gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed --custom-resources \
-    --validate services | kubectl apply -f -
+    --manage-registration | kubectl apply --server-side -f -
 
   # the rights of audits, for the policies that are active
   gatehouse manifests --audit | kubectl apply -f -
@@ -127,20 +126,18 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVar(&f.certificates, "certificates", "", "issuer of the serving certificate, which also fills in its CA, in place of --ca-file: "+cli.OrList(certificateSources()))
 	flags.BoolVar(&f.rights, "rights", false, "also print the ServiceAccount of Gatehouse and its roles, to read the certificate of cert-manager from the API (always with --certificates self-signed)")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "existing ServiceAccount of Gatehouse (default: one with the name of the objects, which is printed)")
-	cli.AddConfigFlag(cmd, &f.config, "directory of documents (without it, pods and workloads are validated)", "authentication", "crds", "audit")
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents to register (without it, pods and workloads)", "authentication", "crds", "audit")
 	cli.NoteConfigVariable(cmd)
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Gatehouse (default: that of --service, else gatehouse-system)")
 	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "more namespaces from which nothing is sent, such as those of network and storage drivers")
-	flags.BoolVar(&f.customResources, "custom-resources", false, "for serve --custom-resources: register Gatehouse for its custom resources and for any policy and profile, and print the roles for that")
+	flags.BoolVar(&f.customResources, "custom-resources", false, "for serve --custom-resources: register Gatehouse for its custom resources too, and print the roles for that")
 	flags.BoolVar(&f.managed, "manage-registration", false, "for serve --manage-registration: print webhooks without rules and selectors, which Gatehouse writes, and the permission for that; needs --custom-resources")
 	flags.BoolVar(&f.countPods, "count-pods", false, "also print the permission to list pods in all namespaces, for serve --count-pods-every; needs --custom-resources")
 	flags.BoolVar(&f.logouts, "back-channel-logout", false, "also print the permission to create and delete TokenRevocations, for serve --back-channel-logout; needs --custom-resources")
 	flags.BoolVar(&f.audit, "audit", false, "print only the rights that serve --audit-every needs: to what the active policies of the cluster match, or those of --config, and to reports")
 	f.cluster.Add(cmd)
 	flags.BoolVar(&f.crds, "crds", false, "print only the CustomResourceDefinitions of this version")
-	flags.StringArrayVar(&f.validate, "validate", nil, "more resources to validate: "+validateText+"; rejected while Gatehouse is unavailable")
-	flags.StringArrayVar(&f.validateOpen, "validate-open", nil, "as --validate, but allowed while Gatehouse is unavailable")
 	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+cli.OrList(partNames())+" (default: all)")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews")
 	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml)")
@@ -151,9 +148,6 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions(certificateSources(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
-
-// validateText is the syntax of --validate.
-const validateText = "RESOURCE[.GROUP][/SUBRESOURCE][:OPERATION,…],… such as services,deployments.apps,pods/exec:CONNECT"
 
 // The values of --certificates.
 const (
@@ -310,7 +304,7 @@ func (f *manifestsFlags) server() (server registration.Server, err error) {
 	return server, nil
 }
 
-// check returns all errors of the flags for admission, and sets the server and the rules of the options.
+// check returns all errors of the flags for admission, and sets the server of the options.
 func (f *manifestsFlags) check(o *registration.Options) error {
 	var problems cli.Problems
 	server, err := f.server()
@@ -328,12 +322,7 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	problems.Add(f.countPods && !f.customResources, "--count-pods needs --custom-resources: it is about the status of SidecarProfiles")
 	problems.Add(f.logouts && !f.customResources, "--back-channel-logout needs --custom-resources: logouts are stored as TokenRevocations")
 	problems.Add(f.managed && !f.customResources, "--manage-registration needs --custom-resources: the replica that writes their status writes the rules")
-	for _, flag := range []struct {
-		name string
-		set  bool
-	}{{"config", f.config != ""}, {"validate", len(f.validate) > 0}, {"validate-open", len(f.validateOpen) > 0}} {
-		problems.Add(f.managed && flag.set, "--manage-registration and --%s exclude each other: Gatehouse writes the rules", flag.name)
-	}
+	problems.Add(f.managed && f.config != "", "--manage-registration and --config exclude each other: Gatehouse writes the rules")
 	problems.Add(f.serviceAccount != "" && !f.rights && !f.customResources && f.certificates != selfSigned,
 		"--service-account needs --rights, --custom-resources or --certificates %s: without, no rights are printed", selfSigned)
 	for _, name := range f.parts {
@@ -341,18 +330,7 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 			problems = append(problems, notOneOf("part", name, partNames()))
 		}
 	}
-	for _, flag := range []struct {
-		name   string
-		values []string
-		rules  *[]admissionregistrationv1.RuleWithOperations
-	}{{"validate", f.validate, &o.Validate}, {"validate-open", f.validateOpen, &o.ValidateOpen}} {
-		for _, value := range flag.values {
-			rules, err := registration.ParseRules(value)
-			problems.Add(err != nil, "--%s: %w", flag.name, err)
-			*flag.rules = append(*flag.rules, rules...)
-		}
-	}
-	return append(problems, registration.CheckClosed(o.Validate)).Err()
+	return problems.Err()
 }
 
 // readCABundle reads a CA bundle, of 1 MiB at most, as the API server does.

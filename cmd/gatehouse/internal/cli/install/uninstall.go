@@ -2,225 +2,198 @@ package install
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/validation"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-const (
-	// defaultTimeout bounds uninstall: the termination of pods takes up to a minute.
-	defaultTimeout = 3 * time.Minute
-	// registrationsLag is how long API servers may call webhooks whose configuration is
-	// deleted, which they notice by a watch. The program must run until then.
-	registrationsLag = 2 * time.Second
-)
+// registrationsLag is how long API servers may call webhooks whose configuration is deleted, which they notice by a watch. The
+// server must run until then.
+const registrationsLag = 2 * time.Second
 
 // NewUninstallCommand returns the command "gatehouse uninstall".
 func NewUninstallCommand(s cli.Streams) *cobra.Command {
 	f := uninstallFlags{lag: registrationsLag}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Remove Gatehouse from a cluster, registrations first",
-		Long: `Uninstall removes Gatehouse in an order in which nothing fails. It deletes the webhook
-configurations first and waits until they are gone: from then on, nothing in the
-cluster depends on Gatehouse. Then it deletes the Deployment and waits until its pods
-have ended. Last, it deletes the objects that the pods created: the Secret with the
-CA, the Leases of certificates and, with the last install in the namespace, the Leases
-of reports and election. If a webhook configuration that may call Gatehouse remains,
-nothing else is deleted, because the API server would reject requests.
+		Short: "Delete the webhook configurations, so that nothing depends on Gatehouse",
+		Long: `Uninstall deletes both webhook configurations of an install, and waits until no API server
+calls Gatehouse any more. After that, nothing in the cluster depends on Gatehouse: remove
+the rest with the tool that installed it, and the namespace. The Helm chart runs this
+command before it deletes anything.
 
-Remove the rest with the tool that installed it: helm uninstall, or kubectl delete -k.
-You can run uninstall before or after that, and again. The CustomResourceDefinitions,
-and with them every SidecarProfile, policy and token, stay without
---custom-resources. The namespace stays.
-
-A webhook configuration is deleted if the names of all its webhooks end in
-gatehouse.dev and they call a Service in --namespace, or a URL. Another one of the same
-name stays; delete it with kubectl if necessary.
-
-With --registrations-only only the webhook configurations are deleted. The Helm chart
-runs this before it deletes anything.
-
-With --dry-run nothing is deleted; --dry-run=server makes the API server check each
-deletion, which shows missing permissions.
+A webhook configuration is deleted if the names of all its webhooks end in gatehouse.dev
+and they call a Service in --namespace, or a URL. Otherwise both stay.
 
 If Gatehouse blocks the cluster and this command fails:
   kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration gatehouse
 
-Exit codes: 0 removed; 1 an object stays because it does not belong to this install,
-or you answered no; 2 an object could not be deleted or read, and each line shows the
-command that deletes it.`,
-		Example: `  # show what would be deleted
-  gatehouse uninstall --dry-run
-
-  # delete what Helm does not know, then the release
-  gatehouse uninstall
-  helm uninstall gatehouse -n gatehouse-system
-
-  # delete everything, including profiles, policies and tokens
-  gatehouse uninstall --custom-resources -y`,
+Exit codes: 0 deleted, or nothing was there; 1 a configuration does not belong to this
+install, or you answered no; 2 a configuration could not be deleted or read.`,
+		Example: `  # what kubectl apply installed
+  gatehouse uninstall && kubectl delete -f install.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := f.check()
-			if f.registrationsOnly && f.customResources {
-				err = errors.Join(err, errors.New("--registrations-only and --custom-resources exclude each other"))
-			}
-			if err != nil {
+			if err := f.check(); err != nil {
 				return err
 			}
 			config, err := f.Connect("--in-cluster in a pod")
 			if err != nil {
 				return err
 			}
-			config.QPS = -1 // how many requests there are is left to the API server
 			client, err := dynamic.NewForConfig(config)
 			if err != nil {
-				return fmt.Errorf("no client for the API server: %w", err)
+				return err
 			}
 			return f.run(cmd.Context(), client, config.Host, s)
 		},
 	}
-	flags := cmd.Flags()
-	f.add(cmd, "name of the install, which is the name of its webhook configurations and its Deployment", "namespace that Gatehouse runs in", defaultTimeout, "maximum time to wait")
-	flags.BoolVar(&f.registrationsOnly, "registrations-only", false, "delete only the webhook configurations")
-	flags.BoolVar(&f.customResources, "custom-resources", false, "also delete the CustomResourceDefinitions, and with them all custom resources of Gatehouse, of every install")
+	f.add(cmd, "name of the webhook configurations", "namespace that Gatehouse runs in", 3*time.Minute, "maximum time to wait")
 	cli.AddDryRunFlag(cmd, &f.dryRun)
-	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
-}
-
-// installFlags are the flags of commands about an install in a cluster.
-type installFlags struct {
-	cli.ClusterFlags
-	name, namespace string
-	timeout         time.Duration
-	output          string
-}
-
-// add adds the flags, with their usages.
-func (f *installFlags) add(cmd *cobra.Command, name, namespace string, timeout time.Duration, timeoutUsage string) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.name, "name", install.DefaultRegistration, name)
-	flags.StringVarP(&f.namespace, "namespace", "n", install.DefaultNamespace, namespace)
-	flags.DurationVar(&f.timeout, "timeout", timeout, timeoutUsage)
-	f.Add(cmd)
-	cli.AddOutputFlag(cmd, &f.output, "text", "json")
-}
-
-// check returns all errors of the flags.
-func (f *installFlags) check() error {
-	problems := cli.Problems{f.Check()}
-	if wrong := validation.IsDNS1123Subdomain(f.name); len(wrong) > 0 {
-		problems = append(problems, fmt.Errorf("--name %.100q: must be the name of an object: %s (hint: gatehouse)", f.name, wrong[0]))
-	}
-	if wrong := validation.IsDNS1123Label(f.namespace); len(wrong) > 0 {
-		problems = append(problems, fmt.Errorf("--namespace %.100q: must be the name of a namespace: %s (hint: gatehouse-system)", f.namespace, wrong[0]))
-	}
-	problems.Add(f.timeout <= 0, "--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout))
-	return problems.Err()
 }
 
 // uninstallFlags are the flags of uninstall.
 type uninstallFlags struct {
 	installFlags
-	registrationsOnly, customResources bool
-	yes                                bool
-	dryRun                             cli.DryRun
 
+	yes    bool
+	dryRun cli.DryRun
 	// lag is registrationsLag except in tests.
 	lag time.Duration
 }
 
-// uninstallReport is the JSON output of uninstall.
-type uninstallReport struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace"`
-	DryRun    bool   `json:"dryRun"`
-	// Parts are the objects that were found, in the order of their removal.
-	Parts []*uninstallPart `json:"parts"`
+// deletion is a webhook configuration that is to be deleted.
+type deletion struct {
+	kind   string
+	uid    types.UID
+	client dynamic.ResourceInterface
 }
 
-// run finds the parts, asks for confirmation, removes and reports them. The host is for
-// the question.
+// run finds the configurations, asks with the host, and deletes them.
 func (f *uninstallFlags) run(ctx context.Context, client dynamic.Interface, host string, s cli.Streams) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("gave up after --timeout %s", cli.FormatDuration(f.timeout)))
 	defer cancel()
-	u := uninstaller{flags: f, client: client, kubectl: f.command()}
-	u.survey(ctx)
-	u.hold(programStage, leftoversStage)
-	if f.dryRun != cli.DryRunClient && u.hasFound() {
-		if err := f.confirm(&u, host, s); err != nil {
-			return err
-		}
-		u.remove(ctx)
-	}
-	if f.output == "json" {
-		report := uninstallReport{Name: f.name, Namespace: f.namespace, DryRun: f.dryRun.Active(), Parts: u.parts}
-		if report.Parts == nil {
-			report.Parts = []*uninstallPart{} // nothing is no null
-		}
-		return errors.Join(cli.WriteJSONLine(s.Out, report), u.err())
-	}
-	_, err := io.WriteString(s.Out, u.text())
-	return errors.Join(err, u.err())
-}
-
-// command returns the kubectl command for the cluster of the flags.
-func (f *uninstallFlags) command() string {
-	if f.InCluster {
-		return "kubectl" // for somebody who is not in the pod
-	}
-	return "kubectl" + f.Words()
-}
-
-// confirm asks for confirmation unless there is --yes or a dry run.
-func (f *uninstallFlags) confirm(u *uninstaller, host string, s cli.Streams) error {
-	if f.yes || f.dryRun.Active() {
-		return nil
-	}
-	if !cli.IsTerminalInput(s.In) {
-		return errors.New("nothing was removed: it needs a confirmation, and standard input is not a terminal (hint: --yes confirms, --dry-run shows what would be removed)")
-	}
-	plan := u.text()
-	if err := u.err(); err != nil {
-		plan += cli.ErrorText(err)
-	}
-	_, err := fmt.Fprintf(s.Err, "%sRemove these from the cluster of %s? [y/N] ", plan, cli.OneLine(host))
+	found, err := f.find(ctx, client)
 	if err != nil {
 		return err
 	}
-	answer, err := bufio.NewReader(s.In).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
+	if len(found) == 0 {
+		_, err := fmt.Fprintf(s.Out, "nothing to delete: no webhook configuration %q\n", f.name)
 		return err
 	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	default:
-		return &cli.ExitError{Code: cli.ExitNo, Err: errors.New("nothing was removed")}
+	if !f.dryRun.Active() {
+		if err := f.confirm(found, host, s); err != nil {
+			return err
+		}
 	}
+	for _, d := range found {
+		verb := map[bool]string{false: "deleted", true: "would delete"}[f.dryRun.Active()]
+		if err := f.delete(ctx, d); err != nil {
+			return fmt.Errorf("%s/%s may remain: %w (hint: kubectl%s delete %s %s)", d.kind, f.name, err, f.Words(), strings.ToLower(d.kind), shell.Quote(f.name))
+		}
+		if _, err := fmt.Fprintf(s.Out, "%s %s/%s\n", verb, d.kind, f.name); err != nil {
+			return err
+		}
+	}
+	if f.dryRun.Active() {
+		return nil
+	}
+	sleep.Context(ctx, f.lag)
+	for _, d := range found {
+		if _, err := d.client.Get(ctx, f.name, metav1.GetOptions{}); err == nil {
+			return fmt.Errorf("%s/%s was created again, for example by a GitOps controller: stop that first", d.kind, f.name)
+		}
+	}
+	return nil
 }
 
-// again returns this command, for a hint.
-func (f *uninstallFlags) again() string {
-	command := cli.DisplayName(os.Args[0]) + " uninstall"
-	if f.name != install.DefaultRegistration {
-		command += " --name " + shell.Quote(f.name)
+// find returns the configurations, of which each must belong to the install.
+func (f *uninstallFlags) find(ctx context.Context, client dynamic.Interface) ([]deletion, error) {
+	var found []deletion
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		d := deletion{kind: kind, client: client.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(strings.ToLower(kind) + "s"))}
+		object, err := d.client.Get(ctx, f.name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("nothing was deleted: %w", cmp.Or(apierr.Unreached(err), err))
+		}
+		var config admissionregistrationv1.ValidatingWebhookConfiguration // both kinds have these fields
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &config); err != nil {
+			return nil, fmt.Errorf("nothing was deleted: %w", err)
+		}
+		for i := range config.Webhooks {
+			w := &config.Webhooks[i]
+			isOther := w.ClientConfig.Service != nil && w.ClientConfig.Service.Namespace != f.namespace
+			if isOther || !strings.HasSuffix(w.Name, "."+v1alpha1.GroupVersion.Group) {
+				return nil, &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was deleted: the webhook %q of %s/%s does not belong to Gatehouse in the namespace %s (hint: --name and --namespace)", w.Name, kind, f.name, f.namespace)}
+			}
+		}
+		d.uid = object.GetUID()
+		found = append(found, d)
 	}
-	if f.namespace != install.DefaultNamespace {
-		command += " --namespace " + shell.Quote(f.namespace)
+	return found, nil
+}
+
+// confirm asks for confirmation unless there is --yes.
+func (f *uninstallFlags) confirm(found []deletion, host string, s cli.Streams) error {
+	if f.yes {
+		return nil
 	}
-	return command
+	if !cli.IsTerminalInput(s.In) {
+		return errors.New("nothing was deleted: it needs a confirmation, and standard input is not a terminal (hint: --yes confirms, --dry-run shows what would be deleted)")
+	}
+	if _, err := fmt.Fprintf(s.Err, "Delete %d webhook configurations %q from the cluster of %s? [y/N] ", len(found), f.name, cli.OneLine(host)); err != nil {
+		return err
+	}
+	answer, _ := bufio.NewReader(s.In).ReadString('\n') // an answer that ends early is no
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return &cli.ExitError{Code: cli.ExitNo, Err: errors.New("nothing was deleted")}
+	}
+	return nil
+}
+
+// delete deletes the configuration that was found and no other one of its name, and waits until it is gone.
+func (f *uninstallFlags) delete(ctx context.Context, d deletion) error {
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &d.uid}}
+	if f.dryRun.Server() {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	if f.dryRun == cli.DryRunClient {
+		return nil
+	}
+	if err := d.client.Delete(ctx, f.name, options); err != nil && !apierrors.IsNotFound(err) || f.dryRun.Server() {
+		return err
+	}
+	for {
+		object, err := d.client.Get(ctx, f.name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err), err == nil && object.GetUID() != d.uid: // one that was created again is found later
+			return nil
+		case apierrors.IsForbidden(err):
+			return err
+		case !sleep.Context(ctx, 200*time.Millisecond):
+			return fmt.Errorf("its deletion was requested and has not ended: %w", context.Cause(ctx))
+		}
+	}
 }

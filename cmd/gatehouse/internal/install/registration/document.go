@@ -27,8 +27,6 @@ type Part string
 const (
 	// PartRights are who Gatehouse is to the API server, and what it may do there.
 	PartRights Part = "rights"
-	// PartManagement is what it may do with rules and selectors.
-	PartManagement Part = "management"
 	// PartGuard is what the API server enforces of what Gatehouse may do beyond RBAC.
 	PartGuard Part = "guard"
 	// PartCertificates are what cert-manager needs.
@@ -39,7 +37,7 @@ const (
 
 // Parts are all parts, in the order of their documents.
 func Parts() []Part {
-	return []Part{PartRights, PartManagement, PartGuard, PartCertificates, PartRegistration}
+	return []Part{PartRights, PartGuard, PartCertificates, PartRegistration}
 }
 
 // Only are the documents of some parts, in the order in which they are.

@@ -2,6 +2,7 @@ package registration
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -32,21 +33,20 @@ type apiServer struct {
 	namespaces namespace.Matcher
 	compiler   cel.ConditionCompiler
 	webhooks   []webhook.WebhookAccessor
+	indexer    cache.Indexer
 }
 
 // newAPIServer is an API server with the expressions of a Kubernetes version.
 func newAPIServer(t *testing.T, kubernetes *version.Version, o Options) *apiServer {
 	t.Helper()
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease", "gatehouse-system", "calico-system"} {
-		err := indexer.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	s := &apiServer{
+		indexer:    indexer,
 		namespaces: namespace.Matcher{NamespaceLister: corelisters.NewNamespaceLister(indexer)},
 		compiler:   cel.NewConditionCompiler(environment.MustBaseEnvSet(kubernetes)),
+	}
+	for _, name := range []string{"default", "shop", "x", "kube-system", "kube-public", "kube-node-lease", "gatehouse-system", "calico-system"} {
+		s.setNamespace(t, name, nil)
 	}
 	a := admissionOf(t, o)
 	for _, d := range a.Documents {
@@ -62,6 +62,19 @@ func newAPIServer(t *testing.T, kubernetes *version.Version, o Options) *apiServ
 		}
 	}
 	return s
+}
+
+// setNamespace makes or changes a namespace, which gets the label that the API server sets whatever somebody else says.
+func (s *apiServer) setNamespace(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	all := maps.Clone(labels)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[namespaceName] = name
+	if err := s.indexer.Update(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all}}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // request is a request to the API server.

@@ -5,28 +5,11 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 )
-
-// The names of the webhooks whose rules depend on policies and profiles.
-const (
-	AskedMutate    = "asked.mutate.gatehouse.dev"
-	DefaultMutate  = "default.mutate.gatehouse.dev"
-	FailMutate     = "fail.mutate.gatehouse.dev"
-	IgnoreMutate   = "ignore.mutate.gatehouse.dev"
-	FailValidate   = "fail.validate.gatehouse.dev"
-	IgnoreValidate = "ignore.validate.gatehouse.dev"
-)
-
-// MutatingNames returns the names of the mutating webhooks, in the order of their configuration.
-func MutatingNames() []string { return []string{AskedMutate, DefaultMutate, FailMutate, IgnoreMutate} }
-
-// ValidatingNames returns the names of the validating webhooks for policies, in the order of their configuration.
-func ValidatingNames() []string { return []string{FailValidate, IgnoreValidate} }
 
 // MaxRules bounds the rules of a webhook, and maxResources the names of resources in them. Rules that exceed them are merged
 // into wider ones.
@@ -54,27 +37,47 @@ type Needs map[string]Requests
 // The webhooks for new pods divide them by what the pod asks for, so that no pod is sent twice: AskedMutate sends those that
 // ask for injection, and the others are sent by FailMutate if a policy that fails closed matches new pods, else by DefaultMutate.
 func NeedsOf(spec *webhooks.Spec) (Needs, error) {
-	o := &Options{Spec: spec}
-	fail, ignore, _, err := o.validated()
+	needs, _, err := needsOf(spec, false)
+	return needs, err
+}
+
+// needsOf is NeedsOf, with remarks on what is sent. Unknown adds what policies and profiles that come later are likely to need: new
+// pods for injection, and pods and workloads for validation, failing closed.
+func needsOf(spec *webhooks.Spec, unknown bool) (Needs, []string, error) {
+	validate, err := newPolicySet(&spec.Policy)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	mutated := o.mutatedBy()
-	for _, sent := range []*sentRequests{&fail, &ignore, &mutated.fail, &mutated.ignore} {
+	mutate := newMutatingSet(&spec.Mutation)
+	if unknown {
+		for _, rule := range defaultRules() {
+			validate.fail.add(rule)
+		}
+		// More is sent than what the policies match, and their selectors do not apply to that.
+		for _, sent := range []*sentRequests{&validate.fail, &validate.ignore} {
+			sent.namespaces, sent.objects = nil, nil
+		}
+	}
+	for _, sent := range []*sentRequests{&validate.fail, &validate.ignore, &mutate.fail, &mutate.ignore} {
 		if sent.full {
 			*sent = sentRequests{atomSet: *everyRequest()}
 		}
 	}
-	podsFail := mutated.fail.coverPodCreation()
-	others := o.injects() || mutated.ignore.coverPodCreation()
-	if podsFail && others {
-		mutated.fail.namespaces, mutated.fail.objects = nil, nil // it sends the pods of all the others too
+	podsFail := mutate.fail.coverPodCreation()
+	others := unknown || len(spec.Sidecar.Profiles) > 0 || mutate.ignore.coverPodCreation()
+	notes := append(validate.notes, mutate.notes...)
+	if podsFail {
+		notes = append(notes, "a MutatingAdmissionPolicy with failurePolicy Fail matches new pods: while Gatehouse is down, no pod is created")
 	}
-	mutated.removeSentTwice()
-	mutated.ignore.removeCovered(newPods())
+	if podsFail && others {
+		mutate.fail.namespaces, mutate.fail.objects = nil, nil // it sends the pods of all the others too
+	}
+	validate.removeSentTwice()
+	mutate.removeSentTwice()
+	mutate.ignore.removeCovered(newPods())
 	needs := Needs{}
 	for name, sent := range map[string]*sentRequests{
-		FailValidate: &fail, IgnoreValidate: &ignore, FailMutate: &mutated.fail, IgnoreMutate: &mutated.ignore,
+		FailValidate: &validate.fail, IgnoreValidate: &validate.ignore, FailMutate: &mutate.fail, IgnoreMutate: &mutate.ignore,
 	} {
 		if len(sent.atoms) > 0 {
 			needs[name] = Requests{sent.boundedRules(), sent.namespaces, sent.objects}
@@ -86,20 +89,8 @@ func NeedsOf(spec *webhooks.Spec) (Needs, error) {
 	if others && !podsFail {
 		needs[DefaultMutate] = Requests{Rules: podCreation()}
 	}
-	return needs, nil
-}
-
-// podCreation returns the rule of the webhooks for sidecars.
-func podCreation() []admissionregistrationv1.RuleWithOperations {
-	return []admissionregistrationv1.RuleWithOperations{{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule: admissionregistrationv1.Rule{
-			APIGroups:   []string{corev1.GroupName},
-			APIVersions: []string{"v1"},
-			Resources:   []string{"pods"},
-			Scope:       new(admissionregistrationv1.NamespacedScope),
-		},
-	}}
+	slices.Sort(notes)
+	return needs, slices.Compact(notes), nil
 }
 
 // newPods returns the creation of pods, in any version and scope.

@@ -61,15 +61,15 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, sent *
 		slices.Sort(excluded)
 		remarks = append(remarks, listNames(slices.Compact(excluded))+": never sent to Gatehouse by design, so that a cluster can start and recover without it")
 	}
-	wanted, flag := set.fail, "--validate"
+	wanted := set.fail
 	if wanted.atoms == nil {
-		wanted, flag = set.ignore, "--validate-open"
+		wanted = set.ignore
 	}
 	if wanted.full || sent.full {
 		return remarks
 	}
 	type action struct{ resource, operation string }
-	isSent, missing, lacking := map[action]bool{}, map[string][]string{}, atomSet{atoms: map[atom]bool{}}
+	isSent, missing := map[action]bool{}, map[string][]string{}
 	for a := range wanted.atoms {
 		isSent[action{a.resource, a.operation}] = isSent[action{a.resource, a.operation}] || sent.covers(a, false) || sent.hint == "" && sent.overlaps(a)
 	}
@@ -81,7 +81,6 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, sent *
 		if is {
 			continue
 		}
-		lacking.atoms[a] = true
 		if name := a.kubectlName(); !slices.Contains(missing[name], a.operation) {
 			missing[name] = append(missing[name], a.operation)
 		}
@@ -97,8 +96,7 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, sent *
 	if sent.hint != "" {
 		return append(remarks, fmt.Sprintf("%s: not sent to Gatehouse yet: %s", listNames(names), sent.hint))
 	}
-	return append(remarks, fmt.Sprintf("%s: not sent to Gatehouse (hint: gatehouse manifests %s %s, or in the chart webhooks.validate.extraRules: %s)",
-		listNames(names), flag, strings.Join(names, ","), ruleLines(lacking.boundedRules())))
+	return append(remarks, listNames(names)+": not sent to Gatehouse (hint: serve --manage-registration, or gatehouse manifests --config with this policy)")
 }
 
 // MatchesEverything reports whether a policy matches all resources of all groups, so that everything is sent that may be.
@@ -112,22 +110,6 @@ func MatchesEverything(policy *v1alpha1.AdmissionPolicy) bool {
 // SendsEverything reports whether a rule matches all resources of all groups.
 func SendsEverything(r admissionregistrationv1.RuleWithOperations) bool {
 	return slices.Contains(r.APIGroups, all) && (slices.Contains(r.Resources, all) || slices.Contains(r.Resources, "*/*"))
-}
-
-// ruleLines returns rules as lines of YAML to paste.
-func ruleLines(rules []admissionregistrationv1.RuleWithOperations) string {
-	lines := make([]string, len(rules))
-	for i := range rules {
-		r := &rules[i]
-		list := func(values []string) string { return "[" + quoted(values) + "]" }
-		var operations []string
-		for _, o := range r.Operations {
-			operations = append(operations, string(o))
-		}
-		lines[i] = fmt.Sprintf("\n- {apiGroups: %s, apiVersions: %s, operations: %s, resources: %s, scope: %q}",
-			list(r.APIGroups), list(r.APIVersions), list(operations), list(r.Resources), *r.Scope)
-	}
-	return strings.Join(lines, "")
 }
 
 // ProfilesNotSent returns a remark if no webhook is called for new pods, so that none gets sidecars. The configurations are
@@ -160,7 +142,7 @@ func (s *atomSet) overlaps(a atom) bool {
 	return false
 }
 
-// kubectlName is how kubectl, and --validate, name the resource.
+// kubectlName is how kubectl names the resource.
 func (a atom) kubectlName() string {
 	resource, sub, hasSub := strings.Cut(a.resource, "/")
 	if a.group != "" {

@@ -34,22 +34,22 @@ func TestNotSent(t *testing.T) {
 	}
 	services := named("", "v1", "services", create, update)
 	custom := []workload.Kind{{Group: "argoproj.io", Kind: "Rollout", Resource: "rollouts", Template: []string{"spec", "template"}}}
-	const hint = ": not sent to Gatehouse (hint: gatehouse manifests --validate "
+	const hint = ": not sent to Gatehouse (hint: serve --manage-registration, or "
 	for name, c := range map[string]struct {
 		spec      v1alpha1.AdmissionPolicySpec
 		workloads []workload.Kind
-		validate  string
+		more      testRule
 		want      []string
 	}{
 		"pods and workloads are sent":             {spec: about("", named("", "v1", "pods", create, update), named("apps,batch", "v1", "deployments,jobs", create))},
 		"in any version":                          {spec: about("", named("apps", "*,v1beta1", "deployments", create))},
 		"no rule":                                 {spec: about("")},
 		"a resource that is not":                  {spec: about("", services), want: []string{"services:CREATE,UPDATE" + hint}},
-		"and may fail open":                       {spec: about("Ignore", services), want: []string{"services:CREATE,UPDATE: not sent to Gatehouse (hint: gatehouse manifests --validate-open services:CREATE,UPDATE,"}},
-		"until it is":                             {spec: about("", services), validate: "services"},
-		"for one operation":                       {spec: about("", services), validate: "services:CREATE", want: []string{"services:UPDATE" + hint}},
-		"by a wildcard":                           {spec: about("", services), validate: "*.*:*"},
-		"a subresource, which a wildcard has not": {spec: about("", named("apps", "v1", "deployments/scale", update)), validate: "*.apps:*", want: []string{"deployments.apps/scale:UPDATE" + hint}},
+		"and may fail open":                       {spec: about("Ignore", services), want: []string{"services:CREATE,UPDATE" + hint}},
+		"until it is":                             {spec: about("", services), more: services},
+		"for one operation":                       {spec: about("", services), more: named("", "v1", "services", create), want: []string{"services:UPDATE" + hint}},
+		"by a wildcard":                           {spec: about("", services), more: named("*", "*", "*", "*")},
+		"a subresource, which a wildcard has not": {spec: about("", named("apps", "v1", "deployments/scale", update)), more: named("apps", "*", "*", "*"), want: []string{"deployments.apps/scale:UPDATE" + hint}},
 		"all operations, of which some are sent":  {spec: about("", named("", "v1", "pods", admissionregistrationv1.OperationAll))},
 		"everything, of which some is sent":       {spec: about("", named("*", "*", "*/*", admissionregistrationv1.OperationAll))},
 		"neither of two groups":                   {spec: about("", named("apps,batch", "v1", "services", create)), want: []string{"services.apps:CREATE, services.batch:CREATE" + hint}},
@@ -68,10 +68,8 @@ func TestNotSent(t *testing.T) {
 			t.Parallel()
 			validating, _ := configurationsOf(t, func(o *Options) {
 				o.SelfSigned, o.CustomResources = true, true
-				if c.validate != "" {
-					o.Validate = rulesOf(c.validate)
-				}
 			})
+			validating[0].Webhooks[0].Rules = append(validating[0].Webhooks[0].Rules, c.more.RuleWithOperations)
 			got := NotSent(&v1alpha1.AdmissionPolicy{Spec: c.spec}, c.workloads, SentBy(validating))
 			if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
 				t.Errorf("got %q, want %q", got, c.want)
@@ -91,7 +89,7 @@ func TestProfilesNotSent(t *testing.T) {
 	}
 }
 
-// What is missing is shown as a line to paste; in a managed registration, what it waits for.
+// What is missing is shown with what adds it; in a managed registration, what it waits for.
 func TestNotSentHints(t *testing.T) {
 	t.Parallel()
 	validating, _ := configurationsOf(t, func(o *Options) { o.SelfSigned, o.CustomResources = true, true })
@@ -102,11 +100,9 @@ func TestNotSentHints(t *testing.T) {
 		sent *Sent
 		want string
 	}{
-		"by people": {sent, `services:CREATE,UPDATE: not sent to Gatehouse (hint: gatehouse manifests --validate services:CREATE,UPDATE, or in the chart webhooks.validate.extraRules: ` +
-			"\n" + `- {apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE", "UPDATE"], resources: ["services"], scope: "*"})`},
-		// The static rules are those of namespaced pods, and the policy names no scope.
-		"managed":        {sent.Managed(""), "pods:CREATE,UPDATE, services:CREATE,UPDATE: not sent to Gatehouse yet: Gatehouse adds that to its webhook configurations within seconds"},
-		"managed, waits": {sent.Managed("waiting"), "pods:CREATE,UPDATE, services:CREATE,UPDATE: not sent to Gatehouse yet: waiting"},
+		"by people":      {sent, "services:CREATE,UPDATE: not sent to Gatehouse (hint: serve --manage-registration, or gatehouse manifests --config with this policy)"},
+		"managed":        {sent.Managed(""), "services:CREATE,UPDATE: not sent to Gatehouse yet: Gatehouse adds that to its webhook configurations within seconds"},
+		"managed, waits": {sent.Managed("waiting"), "services:CREATE,UPDATE: not sent to Gatehouse yet: waiting"},
 	} {
 		if got := NotSent(p, nil, c.sent); len(got) != 1 || got[0] != c.want {
 			t.Errorf("%s: got %q, want %q", what, got, c.want)

@@ -58,7 +58,7 @@ type Options struct {
 	// --back-channel-logout. It needs CustomResources.
 	Logouts bool
 	// Managed leaves rules and selectors of the webhooks to serve --manage-registration, with the right for that. It needs
-	// CustomResources, and excludes Spec, Validate and ValidateOpen.
+	// CustomResources, and excludes Spec.
 	Managed bool
 	// ServiceAccount is who Gatehouse is to the API server, in Namespace. It exists
 	// already. "" is one that has the name of the configurations, and is made.
@@ -66,9 +66,6 @@ type Options struct {
 	// Spec is the configuration that Gatehouse will serve: only what it acts on
 	// is registered. Nil stands for a configuration that is not known.
 	Spec *webhooks.Spec
-	// Validate and ValidateOpen are sent for validation besides, by the webhook that
-	// fails closed and by the one that fails open.
-	Validate, ValidateOpen []admissionregistrationv1.RuleWithOperations
 }
 
 // Admission are the documents that register Gatehouse for admission.
@@ -118,9 +115,6 @@ func ForAdmission(o Options) (Admission, error) {
 	if o.grantsRights() {
 		add(PartRights, o.rights()...)
 	}
-	if o.Managed {
-		add(PartManagement, o.managementRights()...)
-	}
 	if o.patches() {
 		add(PartGuard, o.guard()...)
 	}
@@ -130,35 +124,34 @@ func ForAdmission(o Options) (Admission, error) {
 			a.Notes = append(a.Notes, "Gatehouse needs cert-manager to renew its certificate, and its webhooks can block cert-manager: exclude cert-manager's namespace (hint: --exclude-namespace "+certManagerNamespace+")")
 		}
 	}
-	mutated, err := o.mutated()
-	if err != nil {
-		return Admission{}, err
+	var needs Needs
+	if !o.Managed {
+		spec := o.Spec
+		if spec == nil {
+			spec = &webhooks.Spec{}
+		}
+		var notes []string
+		var err error
+		if needs, notes, err = needsOf(spec, o.isUnknown()); err != nil {
+			return Admission{}, err
+		}
+		a.Notes = append(a.Notes, notes...)
+		for name, r := range needs {
+			if r.Namespaces != nil || r.Objects != nil {
+				a.Notes = append(a.Notes, "the API server evaluates the selector that all policies of the webhook "+name+" have: register again whenever it changes")
+			}
+		}
+		slices.Sort(a.Notes)
+		if len(needs) == 0 {
+			a.Notes = append(a.Notes, "there is neither an active policy nor a SidecarProfile: nothing is sent to policies and profiles")
+		}
 	}
-	a.Notes = append(a.Notes, mutated.notes...)
-	if o.Managed {
-		add(PartRegistration, o.managed()...)
-		return a, nil
-	}
-	if !o.injects() && len(mutated.fail.atoms)+len(mutated.ignore.atoms) == 0 {
-		a.Notes = append(a.Notes, "there is no SidecarProfile: the mutating webhooks are left out")
-	} else {
-		add(PartRegistration, o.mutating(mutated))
-	}
-	fail, ignore, notes, err := o.validated()
-	if err != nil {
-		return Admission{}, err
-	}
-	if fail.full || ignore.full {
-		return Admission{}, tooMany("the policies")
-	}
-	a.Notes = append(a.Notes, notes...)
-	if len(fail.atoms)+len(ignore.atoms) == 0 {
-		a.Notes = append(a.Notes, "no policy is active: the validating webhooks are left out")
-	} else {
-		add(PartRegistration, o.validating(fail, ignore))
-	}
+	add(PartRegistration, o.configurations(needs)...)
 	return a, nil
 }
+
+// isUnknown reports whether other policies and profiles than those of the configuration may come.
+func (o *Options) isUnknown() bool { return o.Spec == nil || o.CustomResources }
 
 // patches reports whether Gatehouse has the right to patch its webhook configurations.
 func (o *Options) patches() bool { return o.SelfSigned || o.Managed }
@@ -180,7 +173,7 @@ func (o *Options) check() error {
 	if len(o.CABundle) > 0 && o.grantsCertificateRights() {
 		problems = append(problems, errors.New("rights depend on the source of the certificate, which is unknown with a CA bundle"))
 	}
-	if o.Managed && (!o.CustomResources || o.Spec != nil || len(o.Validate)+len(o.ValidateOpen) > 0) {
+	if o.Managed && (!o.CustomResources || o.Spec != nil) {
 		problems = append(problems, errors.New("a managed registration needs custom resources, and has no rules of its own"))
 	}
 	if o.ServiceAccount != "" && len(validation.IsDNS1123Subdomain(o.ServiceAccount)) > 0 {
@@ -192,11 +185,6 @@ func (o *Options) check() error {
 	return errors.Join(problems...)
 }
 
-// namespaceSelector excludes namespaces. It does not exclude cluster-scoped objects.
-func (o *Options) namespaceSelector() *metav1.LabelSelector {
-	return excluding(o.excludedNamespaces())
-}
-
 // excludedNamespaces returns the namespaces that nothing is sent from.
 func (o *Options) excludedNamespaces() []string {
 	names := append([]string{o.Namespace, systemNamespace, leasesNamespace}, o.ExcludeNamespaces...)
@@ -205,16 +193,6 @@ func (o *Options) excludedNamespaces() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// excluding returns the selector of all namespaces but these.
-func excluding(names []string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		// The API server sets this label, so that clients cannot exclude a namespace with it.
-		Key:      namespaceName,
-		Operator: metav1.LabelSelectorOpNotIn,
-		Values:   names,
-	}}}
 }
 
 // metadata returns the metadata of a configuration.

@@ -60,6 +60,9 @@ func (o *Options) rights() []Document {
 	if o.CustomResources {
 		list = append(list, o.resourceRights(subject)...)
 	}
+	if o.Managed {
+		list = append(list, o.managementRights(subject)...)
+	}
 	if o.needsNamespaces() {
 		list = append(list, role(`What policies and profiles look up with "serve --in-cluster". Params, presets and the authorizer need
 more, which depends on the documents (docs/policy.md).`, "", o.Name+contextRole, subject, right{
@@ -85,8 +88,7 @@ func (o *Options) certificateRights(subject rbacv1.Subject) []Document {
 }
 
 // managementRights returns the right to write rules and selectors.
-func (o *Options) managementRights() []Document {
-	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: cmp.Or(o.ServiceAccount, o.Name), Namespace: o.Namespace}
+func (o *Options) managementRights(subject rbacv1.Subject) []Document {
 	r := right{
 		rule: rule(admissionregistrationv1.GroupName, o.Name, "mutatingwebhookconfigurations", "get", "patch"),
 		reason: `get, patch: the elected replica writes rules and selectors of its webhooks, as policies and profiles need them. The

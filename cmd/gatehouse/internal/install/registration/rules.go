@@ -12,11 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-// sentRequests are the requests that a validating webhook is called for.
+// sentRequests are those that policies of one failurePolicy match: every request that the resource rules of a policy match, and
+// the workloads whose pod templates it checks, except for what is never sent. Names of objects, match conditions and bindings are left
+// to the policies, and so is a selector that not all of them have.
 type sentRequests struct {
 	atomSet
 
@@ -24,111 +27,20 @@ type sentRequests struct {
 	namespaces, objects *metav1.LabelSelector
 }
 
-// defaultRules returns the rules for an unknown configuration: pods and workloads. They
-// fail closed, which is the default of policies.
+// defaultRules returns the rules for policies that are not known yet: pods and workloads.
 func defaultRules() []admissionregistrationv1.RuleWithOperations {
-	const workloads = "pods,podtemplates,replicationcontrollers,pods/ephemeralcontainers:UPDATE," +
-		"daemonsets.apps,deployments.apps,replicasets.apps,statefulsets.apps,cronjobs.batch,jobs.batch"
-	rules, _ := ParseRules(workloads) // which are valid
-	for i := range rules {
-		rules[i].Scope = new(admissionregistrationv1.NamespacedScope)
-	}
-	return rules
-}
-
-// validated returns the requests of the webhook that fails closed and of the one that fails open, and remarks on them.
-// They are those that the active policies match: every request that the resource rules of a policy match, and the workloads
-// whose pod templates it checks, except for what is never sent. Names of objects, match conditions and bindings are left to
-// the policies, and so is a selector that not all of them have.
-func (o *Options) validated() (fail, ignore sentRequests, notes []string, err error) {
-	if o.Spec != nil {
-		policies, err := newPolicySet(&o.Spec.Policy)
-		if err != nil {
-			return fail, ignore, nil, err
-		}
-		notes = policies.notes
-		fail, ignore = policies.fail, policies.ignore
-	}
-	closed := slices.Clone(o.Validate)
-	if o.Spec == nil || o.CustomResources {
-		closed = append(closed, defaultRules()...)
-	}
-	for _, to := range []struct {
-		requests *sentRequests
-		rules    []admissionregistrationv1.RuleWithOperations
-	}{{&fail, closed}, {&ignore, o.ValidateOpen}} {
-		for _, rule := range to.rules {
-			for _, resource := range to.requests.add(rule) {
-				notes = append(notes, fmt.Sprintf("%q is never sent to Gatehouse", resource))
-			}
+	rule := func(group string, resources ...string) admissionregistrationv1.RuleWithOperations {
+		return admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: resources},
 		}
 	}
-	if o.CustomResources || len(o.Validate)+len(o.ValidateOpen) > 0 {
-		// More is registered than what the configuration acts on, and its selectors do not apply to that.
-		fail.namespaces, fail.objects, ignore.namespaces, ignore.objects = nil, nil, nil, nil
+	containers := rule("", "pods/ephemeralcontainers")
+	containers.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Update} // they are created by updates
+	return []admissionregistrationv1.RuleWithOperations{
+		rule("", "pods", "podtemplates", "replicationcontrollers"), containers,
+		rule("apps", "daemonsets", "deployments", "replicasets", "statefulsets"), rule("batch", "cronjobs", "jobs"),
 	}
-	if fail.namespaces == nil && fail.objects == nil {
-		// Gatehouse evaluates all of its policies for every request, so that what goes to the webhook that fails closed
-		// need not go to the other.
-		ignore.removeCovered(&fail.atomSet)
-	}
-	if fail.namespaces != nil || fail.objects != nil || ignore.namespaces != nil || ignore.objects != nil {
-		notes = append(notes, "the API server evaluates the selectors that all policies have: register again whenever one changes")
-	}
-	slices.Sort(notes)
-	return fail, ignore, slices.Compact(notes), nil
-}
-
-// mutated returns the requests that the active policies match that change objects. They are as those of validated, but for the
-// creation of pods if the webhooks for sidecars get it.
-func (o *Options) mutated() (*policySet, error) {
-	s := o.mutatedBy()
-	if s.fail.full || s.ignore.full {
-		return nil, tooMany("the policies that change objects")
-	}
-	if o.injects() && s.fail.coverPodCreation() {
-		s.failsForPods = true
-		s.notes = append(s.notes, "a MutatingAdmissionPolicy with failurePolicy Fail matches new pods: while Gatehouse is down, no pod is created")
-	}
-	s.removeSentTwice()
-	if o.injects() {
-		s.fail.removeCovered(newPods())
-		s.ignore.removeCovered(newPods())
-	}
-	return s, nil
-}
-
-// mutatedBy returns all requests that the active policies match that change objects.
-func (o *Options) mutatedBy() *policySet {
-	s := &policySet{}
-	if o.Spec == nil {
-		return s
-	}
-	bound := map[string]bool{}
-	for i := range o.Spec.Mutation.Bindings {
-		bound[o.Spec.Mutation.Bindings[i].Spec.PolicyName] = true
-	}
-	for i := range o.Spec.Mutation.Policies {
-		if p := &o.Spec.Mutation.Policies[i]; bound[p.Name] {
-			s.add("MutatingAdmissionPolicy/"+p.Name, &admissionregistrationv1.ValidatingAdmissionPolicySpec{
-				MatchConstraints: p.Spec.MatchConstraints, FailurePolicy: p.Spec.FailurePolicy,
-			}, false)
-		}
-	}
-	return s
-}
-
-// removeSentTwice removes what the webhook that fails closed sends from what the other does, because every request is
-// answered by all policies. With selectors, it may not send it.
-func (s *policySet) removeSentTwice() {
-	if s.fail.namespaces == nil && s.fail.objects == nil {
-		s.ignore.removeCovered(&s.fail.atomSet)
-	}
-}
-
-// injects reports whether there are, or may be, profiles.
-func (o *Options) injects() bool {
-	return o.Spec == nil || o.CustomResources || len(o.Spec.Sidecar.Profiles) > 0
 }
 
 // policySet are the requests that active policies match, by their failurePolicy.
@@ -136,8 +48,6 @@ type policySet struct {
 	fail, ignore sentRequests
 	notes        []string
 	workloads    []workload.Kind
-	// failsForPods is true if the webhooks for sidecars send new pods to policies that fail closed.
-	failsForPods bool
 }
 
 // newPolicySet returns the policies with a binding or with validationActions.
@@ -158,6 +68,31 @@ func newPolicySet(spec *policy.Spec) (*policySet, error) {
 		}
 	}
 	return s, nil
+}
+
+// newMutatingSet returns the policies that change objects and have a binding.
+func newMutatingSet(spec *mutation.Spec) *policySet {
+	s := &policySet{}
+	bound := map[string]bool{}
+	for i := range spec.Bindings {
+		bound[spec.Bindings[i].Spec.PolicyName] = true
+	}
+	for i := range spec.Policies {
+		if p := &spec.Policies[i]; bound[p.Name] {
+			s.add("MutatingAdmissionPolicy/"+p.Name, &admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: p.Spec.MatchConstraints, FailurePolicy: p.Spec.FailurePolicy,
+			}, false)
+		}
+	}
+	return s
+}
+
+// removeSentTwice removes what the webhook that fails closed sends from what the other does, because every request is
+// answered by all policies. With selectors, it may not send it.
+func (s *policySet) removeSentTwice() {
+	if s.fail.namespaces == nil && s.fail.objects == nil {
+		s.ignore.removeCovered(&s.fail.atomSet)
+	}
 }
 
 // add adds a policy, and returns what it names that is never sent.
@@ -231,11 +166,6 @@ func (s *policySet) templates() atomSet {
 		})
 	}
 	return atoms
-}
-
-// tooMany returns the error of rules that have more than maxAtoms.
-func tooMany(policies string) error {
-	return fmt.Errorf("%s name more than %d combinations of group, version, resource and operation (hint: write \"*\" for groups, versions or resources)", policies, maxAtoms)
 }
 
 // maxAtoms is how many atoms a rule and a union of rules may have. It is far

@@ -76,17 +76,16 @@ func TestPolicyRules(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &Options{Spec: &webhooks.Spec{Policy: policy.Spec{
+			needs, err := NeedsOf(&webhooks.Spec{Policy: policy.Spec{
 				Policies:          []policy.Policy{upstream("fail", specWith("", c.fail...)), upstream("unbound", specWith("", named("x", "x", "x", create)))},
 				Bindings:          []policy.Binding{bindingOf("fail")},
 				AdmissionPolicies: []policy.AdmissionPolicy{ours("ignore", specWith("Ignore", c.ignore...)), ours("none", admissionregistrationv1.ValidatingAdmissionPolicySpec{})},
-			}}}
-			fail, ignore, _, err := o.validated()
+			}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			slices.Sort(c.wantIgnore)
-			failRules, ignoreRules := fail.rules(), ignore.rules()
+			failRules, ignoreRules := needs[FailValidate].Rules, needs[IgnoreValidate].Rules
 			got := short(ignoreRules)
 			slices.Sort(got)
 			if !slices.Equal(short(failRules), c.wantFail) || !slices.Equal(got, c.wantIgnore) {
