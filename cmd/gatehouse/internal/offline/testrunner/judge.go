@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/sets"
-
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -163,120 +161,55 @@ func (o *Outcome) audited() []policy.Violation {
 	return slices.DeleteFunc(slices.Clone(o.Others), func(v policy.Violation) bool { return v.Outcome != policy.Violated && v.Outcome != policy.Failed })
 }
 
-// judgeViolations pairs the expected violations of a field with those of the outcome. Of the rest, those that are most alike are one
-// difference.
+// judgeViolations takes for each expected violation of a field the first one left of the outcome that is as expected, those that say most
+// first. Of the rest, those that have something in common, in their order, are one difference.
 func judgeViolations(field string, expected []v1alpha1.TestViolation, got []policy.Violation) []Difference {
-	pair := matchViolations(expected, got)
-	var missing, over []int
+	taken := make([]bool, len(got))
+	take := func(is func(*policy.Violation) bool) *policy.Violation {
+		for j := range got {
+			if !taken[j] && is(&got[j]) {
+				taken[j] = true
+				return &got[j]
+			}
+		}
+		return nil
+	}
+	var order, missing []int
+	said := make([]int, len(expected))
 	for i := range expected {
-		if pair[i] < 0 {
+		order, said[i] = append(order, i), len(compareViolation(&expected[i], nil))
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return said[b] - said[a] })
+	for _, i := range order {
+		if take(func(v *policy.Violation) bool { return isMatch(&expected[i], v) }) == nil {
 			missing = append(missing, i)
 		}
 	}
-	for j := range got {
-		if !slices.Contains(pair, j) {
-			over = append(over, j)
-		}
-	}
-	near := pairNearMisses(expected, got, missing, over)
+	slices.Sort(missing)
 	var found []Difference
 	for _, i := range missing {
-		d := Difference{Field: fmt.Sprintf("%s[%d]", field, i), Problem: Missing, Lines: compareViolation(&expected[i], nil)}
-		if j, ok := near[i]; ok {
-			d.Problem, d.Lines = Different, compareViolation(&expected[i], &got[j])
-			over = slices.DeleteFunc(over, func(k int) bool { return k == j })
+		d := Difference{Field: fmt.Sprintf("%s[%d]", field, i), Problem: Missing}
+		near := take(func(v *policy.Violation) bool {
+			return slices.ContainsFunc(compareViolation(&expected[i], v), func(l Line) bool { return l.Same() && (l.Name == "policy" || l.Name == "message") })
+		})
+		if near != nil {
+			d.Problem = Different
 		}
+		d.Lines = compareViolation(&expected[i], near)
 		found = append(found, d)
 	}
-	for _, j := range over {
-		found = append(found, Difference{Field: field, Problem: Unexpected, Lines: compareViolation(nil, &got[j])})
+	for j := range got {
+		if !taken[j] {
+			found = append(found, Difference{Field: field, Problem: Unexpected, Lines: compareViolation(nil, &got[j])})
+		}
 	}
 	return found
-}
-
-// matchViolations returns a maximum matching of expected violations with those of the outcome: an entry that says little must not take the only
-// one that fits another entry. It returns the index of the other violation, or -1.
-func matchViolations(expected []v1alpha1.TestViolation, got []policy.Violation) []int {
-	pair, taken := make([]int, len(expected)), make([]int, len(got))
-	for i := range pair {
-		pair[i] = -1
-	}
-	for j := range taken {
-		taken[j] = -1
-	}
-	// find searches an augmenting path.
-	var find func(i int, tried []bool) bool
-	find = func(i int, tried []bool) bool {
-		for j := range got {
-			if tried[j] || !isMatch(&expected[i], &got[j]) {
-				continue
-			}
-			tried[j] = true
-			if taken[j] < 0 || find(taken[j], tried) {
-				pair[i], taken[j] = j, i
-				return true
-			}
-		}
-		return false
-	}
-	for i := range expected {
-		find(i, make([]bool, len(got)))
-	}
-	return pair
 }
 
 // isMatch reports whether a violation is as expected in everything that is given.
 func isMatch(expected *v1alpha1.TestViolation, got *policy.Violation) bool {
 	return !slices.ContainsFunc(compareViolation(expected, got), func(line Line) bool { return line.Expected != nil && !line.Same() })
 }
-
-// pairNearMisses pairs expected violations with those of the outcome that are alike in something, the most alike first. It returns
-// the index of the one by that of the other.
-func pairNearMisses(expected []v1alpha1.TestViolation, got []policy.Violation, missing, over []int) map[int]int {
-	type candidate struct{ i, j, alike int }
-	var all []candidate
-	for _, i := range missing {
-		for _, j := range over {
-			if alike := likeness(&expected[i], &got[j]); alike > 0 {
-				all = append(all, candidate{i, j, alike})
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return b.alike - a.alike })
-	near, taken := map[int]int{}, map[int]bool{}
-	for _, c := range all {
-		if _, paired := near[c.i]; !paired && !taken[c.j] {
-			near[c.i], taken[c.j] = c.j, true
-		}
-	}
-	return near
-}
-
-// likeness returns how many fields of a violation are as expected, where those of a message are some of its words. A rule of
-// another policy is not alike, and neither are fields that are expected to be empty.
-func likeness(expected *v1alpha1.TestViolation, got *policy.Violation) int {
-	other := expected.Policy != nil && *expected.Policy != got.Policy
-	alike := 0
-	for _, line := range compareViolation(expected, got) {
-		switch {
-		case line.Expected == nil || line.Got == nil || *line.Expected == "" || other && line.Name != message:
-		case line.Same():
-			alike += 2
-		case line.Name == message && sharesWords(*line.Expected, *line.Got):
-			alike++
-		}
-	}
-	return alike
-}
-
-// sharesWords reports whether at least half of the words of two texts are in both.
-func sharesWords(a, b string) bool {
-	x, y := sets.New(strings.Fields(a)...), sets.New(strings.Fields(b)...)
-	return 2*x.Intersection(y).Len() >= max(x.Union(y).Len(), 1)
-}
-
-// message is the name of that line of a comparison.
-const message = "message"
 
 // compareViolation returns the fields of a violation, expected and got. Either may be nil. A field that is not expected is there for
 // information, if it is not empty.
@@ -289,7 +222,7 @@ func compareViolation(expected *v1alpha1.TestViolation, got *policy.Violation) [
 		{Name: "binding", Expected: expected.Binding},
 		{Name: "rule", Expected: expected.Rule},
 		{Name: "template", Expected: expected.Template},
-		{Name: message, Expected: expected.Message},
+		{Name: "message", Expected: expected.Message},
 	}
 	if expected.MessageContains != nil {
 		lines[4].Expected, lines[4].Part = expected.MessageContains, true

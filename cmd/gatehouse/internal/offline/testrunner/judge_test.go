@@ -2,9 +2,7 @@ package testrunner
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -71,63 +69,6 @@ func TestJudge(t *testing.T) {
 		if got, want := text(Judge(&c.Expect, &c.Got)), string(archive.Files[i+1].Data); got != want {
 			t.Errorf("%s: got\n%swant\n%s", name, got, want)
 		}
-	}
-}
-
-// TestPairsAreAsManyAsPossible compares the pairs with those of trying every
-// order, which nobody could get wrong.
-func TestPairsAreAsManyAsPossible(t *testing.T) {
-	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2)) // #nosec G404 -- a test
-	var most func(expected []v1alpha1.TestViolation, got []policy.Violation) int
-	most = func(expected []v1alpha1.TestViolation, got []policy.Violation) int {
-		if len(expected) == 0 {
-			return 0
-		}
-		best := most(expected[1:], got)
-		for j := range got {
-			if isMatch(&expected[0], &got[j]) {
-				best = max(best, 1+most(expected[1:], slices.Delete(slices.Clone(got), j, j+1)))
-			}
-		}
-		return best
-	}
-	complete := 0
-	for range 2000 {
-		got := make([]policy.Violation, random.IntN(6))
-		for i := range got {
-			got[i] = policy.Violation{Policy: string(rune('a' + random.IntN(2))), Rule: string(rune('a' + random.IntN(3)))}
-		}
-		expected := make([]v1alpha1.TestViolation, random.IntN(6))
-		for i := range expected {
-			if random.IntN(3) > 0 {
-				expected[i] = want("policy=" + string(rune('a'+random.IntN(2))))
-			}
-			if random.IntN(3) > 0 {
-				rule := string(rune('a' + random.IntN(3)))
-				expected[i].Rule = &rule
-			}
-		}
-		pair := matchViolations(expected, got)
-		n := 0
-		for i, j := range pair {
-			if j < 0 {
-				continue
-			}
-			n++
-			if !isMatch(&expected[i], &got[j]) || slices.Index(pair, j) != i {
-				t.Fatalf("pairs(%v, %v) = %v", text([]Difference{{Lines: compareViolation(&expected[i], nil)}}), got, pair)
-			}
-		}
-		if n != most(expected, got) {
-			t.Fatalf("pairs of %d and %d violations: %v, and %d are possible", len(expected), len(got), pair, most(expected, got))
-		}
-		if n == len(expected) && n == len(got) && n > 2 {
-			complete++
-		}
-	}
-	if complete < 20 {
-		t.Errorf("only %d were complete", complete)
 	}
 }
 
