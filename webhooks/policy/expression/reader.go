@@ -110,7 +110,7 @@ func (r *reader) visit(e ast.Expr, u use) part {
 	}
 	switch e.Kind() {
 	case ast.IdentKind:
-		return r.visitName(e.AsIdent(), u)
+		return r.visitName(e.AsIdent())
 	case ast.SelectKind:
 		return r.visitSelect(e.AsSelect(), u)
 	case ast.CallKind:
@@ -132,7 +132,7 @@ func (r *reader) visit(e ast.Expr, u use) part {
 	return nil
 }
 
-func (r *reader) visitName(name string, u use) part {
+func (r *reader) visitName(name string) part {
 	// A leading dot makes a name absolute: one that a comprehension declares does
 	// not hide it.
 	absolute := strings.HasPrefix(name, ".")
@@ -141,19 +141,10 @@ func (r *reader) visitName(name string, u use) part {
 		declared.isRead = true
 		return declared.part
 	}
-	// A checked expression may have a path in one name.
-	switch first, path, isPath := strings.Cut(name, "."); first {
-	case plugincel.ObjectVarName:
-		out := part{{Reads: r.object}}
-		for isPath && path != "" {
-			first, path, _ = strings.Cut(path, ".")
-			out = out.member(first, false)
-		}
-		return out
-	case plugincel.VariableVarName:
-		if isPath {
-			return r.visitVariable(path, u)
-		}
+	switch first, _, isPath := strings.Cut(name, "."); {
+	case first == plugincel.ObjectVarName && !isPath:
+		return part{{Reads: r.object}}
+	case first == plugincel.ObjectVarName, first == plugincel.VariableVarName:
 		r.object.whole = true // any of them, by a name that is not a constant
 	}
 	return nil
@@ -240,10 +231,7 @@ func (r *reader) visitCall(e ast.Expr, c ast.CallExpr, u use) part {
 	case "orValue":
 		if c.IsMemberFunction() && len(args) == 1 {
 			of := r.visit(c.Target(), u)
-			if isEmptyLiteral(args[0]) {
-				return of.with(isEmpty)
-			}
-			return join(of.with(isError), r.visit(args[0], u))
+			return join(of.with(emptyLiteral(args[0])), r.visit(args[0], u))
 		}
 	}
 	if c.IsMemberFunction() {
@@ -269,14 +257,14 @@ func (r *reader) visitConditional(condition, a, b ast.Expr, u use) part {
 	conditions := joined(condition, operators.LogicalAnd)
 	last := len(conditions) - 1
 	// has(x) ? x : [] is x, and nothing if it is absent.
-	isOptional := isEmptyLiteral(b) && pathOf(a) != "" && tested(conditions[last]) == pathOf(a)
+	isOptional := emptyLiteral(b) != isError && pathOf(a) != "" && tested(conditions[last]) == pathOf(a)
 	if isOptional {
 		conditions = conditions[:last]
 	}
 	r.visitChain(conditions, operators.LogicalAnd, exactly, a)
 	of := r.visit(a, u)
 	if isOptional {
-		return of.with(isEmpty)
+		return of.with(emptyLiteral(b))
 	}
 	return join(of, r.visit(b, u))
 }
@@ -518,6 +506,16 @@ func isLiteral(e ast.Expr, value ref.Val) bool {
 	return e.Kind() == ast.LiteralKind && e.AsLiteral() == value
 }
 
-func isEmptyLiteral(e ast.Expr) bool {
-	return e.Kind() == ast.ListKind && e.AsList().Size() == 0 || e.Kind() == ast.MapKind && e.AsMap().Size() == 0
+func isEmptyLiteral(e ast.Expr) bool { return emptyLiteral(e) != isError }
+
+// emptyLiteral returns the empty literal that an expression is, and isError for anything else.
+func emptyLiteral(e ast.Expr) absence {
+	switch {
+	case e.Kind() == ast.ListKind && e.AsList().Size() == 0:
+		return isEmptyList
+	case e.Kind() == ast.MapKind && e.AsMap().Size() == 0:
+		return isEmptyObject
+	default:
+		return isError
+	}
 }

@@ -84,8 +84,9 @@ const (
 	// isNone is optional.none(): the value is an optional, and so is what is
 	// selected of it.
 	isNone
-	// isEmpty is {} or [].
-	isEmpty
+	// isEmptyObject and isEmptyList are {} and [].
+	isEmptyObject
+	isEmptyList
 )
 
 // maxPlaces is how many places a value may be at. It is far above what real
@@ -134,7 +135,7 @@ func (p part) with(absent absence) part {
 func (p part) member(name string, optional bool) part {
 	var out part
 	for _, of := range p {
-		of.strict = of.strict || of.absent == isError
+		of.strict = of.strict || of.absent == isError || of.absent == isEmptyList
 		if of.members == nil {
 			of.members = map[string]*Reads{}
 		}
@@ -154,7 +155,7 @@ func (p part) member(name string, optional bool) part {
 func (p part) element(u use) part {
 	var out part
 	for _, of := range p {
-		of.strict = of.strict || of.absent == isError
+		of.strict = of.strict || of.absent != isEmptyList
 		of.kept = of.kept || u != fewer
 		if of.each == nil {
 			of.each = new(Reads)

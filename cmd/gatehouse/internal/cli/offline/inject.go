@@ -89,7 +89,7 @@ func (f *changeFlags) inject(ctx context.Context, s cli.Streams, in *input) erro
 	if err := changed.err(); err != nil {
 		return err
 	}
-	return f.finish(s, in.sources, &changed.log, "added: uninject will not bring them back")
+	return f.finish(s, in.sources, &changed.log)
 }
 
 // changes are what became of the objects of manifests.

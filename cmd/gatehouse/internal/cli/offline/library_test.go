@@ -125,7 +125,7 @@ func TestLibraryTestsNameTheirPolicies(t *testing.T) {
 func TestLibraryLint(t *testing.T) {
 	t.Parallel()
 	for _, dir := range append(libraryFolders(t), ".") {
-		if report := new(lintFlags).lintPaths(t.Context(), []string{filepath.Join(library, dir)}, nil); len(report.findings) > 0 {
+		if report := new(lintFlags).lintPaths([]string{filepath.Join(library, dir)}, nil); len(report.findings) > 0 {
 			t.Errorf("%s: %v", dir, report.findings)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
@@ -22,9 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
-	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -62,8 +59,8 @@ which it reads as check does, or a directory in that cluster.
 
 It also warns about likely mistakes in policies and profiles that compile: unknown
 or optional fields, rules that never match, costs above the API server's limits, and
-more. Mutating policies are tried on the objects of the tests among the documents. Such a warning ends with a code; --explain CODE prints what it means, an
-example and what to do. The annotation gatehouse.dev/lint-ignore of a policy,
+more. Such a warning ends with a code; --explain CODE prints what it means, an example
+and what to do. The annotation gatehouse.dev/lint-ignore of a policy,
 exception or profile lists codes to suppress.
 
   -o text    for people and editors (the default)
@@ -173,13 +170,13 @@ func (f *lintFlags) lint(ctx context.Context) (*lintReport, error) {
 	case f.cluster.Given():
 		return f.lintCluster(ctx)
 	default:
-		return f.lintPaths(ctx, paths, rendered), nil
+		return f.lintPaths(paths, rendered), nil
 	}
 }
 
 // lintPaths returns the report of files and directories, and of texts by their names, which are one configuration. A single directory
 // has something active.
-func (f *lintFlags) lintPaths(ctx context.Context, paths []string, texts map[string][]byte) *lintReport {
+func (f *lintFlags) lintPaths(paths []string, texts map[string][]byte) *lintReport {
 	c, found, dir := (*config.Config)(nil), diagnostic.List(nil), ""
 	if len(paths) == 1 && len(texts) == 0 && cli.CheckDir("", paths[0]) == nil {
 		dir = paths[0]
@@ -187,8 +184,8 @@ func (f *lintFlags) lintPaths(ctx context.Context, paths []string, texts map[str
 	} else {
 		c, found = config.InspectPaths(paths, texts)
 	}
-	snapshot, all := config.Compile(c, found)
-	r := newLintReport(ctx, c, found, all, dir, lintSamples(c, snapshot, paths))
+	_, all := config.Compile(c, found)
+	r := newLintReport(c, found, all, dir)
 	switch {
 	case dir != "":
 		r.inactive = f.checkActive(c, dir)
@@ -208,18 +205,14 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 	loaded, err := source.Load(ctx, nil)
 	if err != nil {
 		if f.config != "" {
-			if r := f.lintPaths(ctx, []string{f.config}, nil); r.errors > 0 {
+			if r := f.lintPaths([]string{f.config}, nil); r.errors > 0 {
 				return r, nil
 			}
 		}
 		return nil, err
 	}
-	var paths []string
-	if f.config != "" {
-		paths = []string{f.config}
-	}
 	found := slices.Concat(loaded.Found, lintRegistration(ctx, source.Access, loaded.Config))
-	r := newLintReport(ctx, loaded.Config, source.Found, found, f.config, lintSamples(loaded.Config, loaded.Snapshot, paths))
+	r := newLintReport(loaded.Config, source.Found, found, f.config)
 	r.where = f.cluster.Describe(f.config)
 	r.inactive = errors.Join(source.Unread(loaded)...)
 	if r.inactive == nil && !f.allowEmpty {
@@ -267,14 +260,12 @@ func (f *lintFlags) checkActive(c *config.Config, dir string) error {
 }
 
 // newLintReport lints a configuration, about which reading it and all have found something. Sources are below the directory.
-//
-// Input has what mutating policies are tried by.
-func newLintReport(ctx context.Context, c *config.Config, read, found diagnostic.List, dir string, in lint.Input) *lintReport {
+func newLintReport(c *config.Config, read, found diagnostic.List, dir string) *lintReport {
 	if c.Recording != nil {
 		_, ofRecording := record.CompileRules(c.Recording.Source, &c.Recording.RecordingConfiguration)
 		found = append(found, ofRecording...)
 	}
-	found = append(found, lintDocuments(ctx, c, read, found, in)...)
+	found = append(found, lintDocuments(c, read, found)...)
 	hintMutating(c, found)
 	found.Sort()
 	r := &lintReport{config: c}
@@ -305,27 +296,9 @@ func hintMutating(c *config.Config, found diagnostic.List) {
 	}
 }
 
-// lintSamples returns the compiled mutating policies and the objects of the tests among files and directories, by which they are tried.
-func lintSamples(c *config.Config, snapshot *webhooks.Snapshot, paths []string) (in lint.Input) {
-	if snapshot == nil || snapshot.Mutation.IsEmpty() {
-		return in
-	}
-	resources, err := resourcesOf(c)
-	if err != nil {
-		return in
-	}
-	in.Mutations = snapshot.Mutation
-	all, _ := testrunner.Load(paths) // test reports what is wrong with tests
-	(&testrunner.Runner{Resources: resources}).Requests(all, func(c *testrunner.Case, req admission.Request) {
-		in.Samples = append(in.Samples, lint.Sample{Name: "test " + c.Title(), Request: req})
-	})
-	return in
-}
-
 // lintDocuments returns what only lint reports, about documents that could be read and fields that compile.
-func lintDocuments(ctx context.Context, c *config.Config, read, errs diagnostic.List, in lint.Input) diagnostic.List {
-	in.Policy, in.Mutating, in.Profiles, in.Now = c.Policy, c.Mutation, c.Sidecar.Profiles, time.Now()
-	found, err := lint.Lint(ctx, in)
+func lintDocuments(c *config.Config, read, errs diagnostic.List) diagnostic.List {
+	found, err := lint.Lint(lint.Input{Policy: c.Policy, Mutating: c.Mutation, Profiles: c.Sidecar.Profiles, Now: time.Now()})
 	if err != nil {
 		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Message: "policies are compiled, but not checked further: " + err.Error()})
 	}

@@ -24,18 +24,12 @@ type positions struct {
 	dir       string
 	workloads *manifest.Workloads
 	// files are those that were read again, nil for one that cannot be.
-	files map[string]*configFile
-}
-
-// configFile is a file of a configuration.
-type configFile struct {
-	*manifest.File
-	lines []string
+	files map[string]*manifest.File
 }
 
 func newPositions(dir string) *positions {
 	workloads, _ := manifest.NewWorkloads(nil) // no flag is wrong
-	return &positions{dir: dir, workloads: workloads, files: map[string]*configFile{}}
+	return &positions{dir: dir, workloads: workloads, files: map[string]*manifest.File{}}
 }
 
 // locate sets the position of a diagnostic. It returns the lines that show a mistake in an expression with a caret below it, or none.
@@ -62,19 +56,12 @@ func (p *positions) locate(d *diagnostic.Diagnostic) []string {
 	}
 	steps := append(strict.Steps(strings.ReplaceAll(item, "/", ".")), strict.Steps(d.Field)...)
 	at, _ := f.Position(document, steps...)
-	var shown []string
-	if d.In.Line > 0 {
-		exact, found := f.ExpressionPosition(document, d.In, steps...)
-		if found && exact.Line <= len(f.lines) {
-			at = exact
-			shown = underline(strconv.Itoa(at.Line), f.lines[at.Line-1], at.Column)
-		} else {
-			lines := strings.Split(d.In.Text, "\n")
-			shown = underline("", lines[min(d.In.Line, len(lines))-1], d.In.Column)
-		}
-	}
 	d.Line, d.Column = at.Line, at.Column
-	return shown
+	if d.In.Line == 0 {
+		return nil
+	}
+	lines := strings.Split(d.In.Text, "\n")
+	return underline(lines[min(d.In.Line, len(lines))-1], d.In.Column)
 }
 
 // parseSource returns the parts of a diagnostic's Source: the file, the number of the document in it and the item of a list. The file
@@ -98,20 +85,20 @@ func (p *positions) parseSource(source string) (file string, document int, item 
 	return source[:at], 1, source[at+1:]
 }
 
-func (p *positions) file(name string) *configFile {
+func (p *positions) file(name string) *manifest.File {
 	if f, read := p.files[name]; read {
 		return f
 	}
-	var f *configFile
+	var f *manifest.File
 	if text, err := cli.ReadFile(filepath.Join(p.dir, filepath.FromSlash(name)), maxManifest); err == nil {
-		f = &configFile{File: manifest.Read(name, text, p.workloads), lines: strings.Split(string(text), "\n")}
+		f = manifest.Read(name, text, p.workloads)
 	}
 	p.files[name] = f
 	return f
 }
 
-// underline returns a line behind its number, and below it a caret at the column.
-func underline(number, line string, column int) []string {
+// underline returns a line of an expression, and below it a caret at the column.
+func underline(line string, column int) []string {
 	const (
 		before = 60 // characters in front of the column
 		most   = 100
@@ -128,8 +115,8 @@ func underline(number, line string, column int) []string {
 		}
 	}
 	return []string{
-		fmt.Sprintf("%5s | %s", number, string(text)),
-		fmt.Sprintf("%5s | %s^", "", strings.Repeat(" ", max(min(column-start, len(text)+1)-1, 0))),
+		"  | " + string(text),
+		"  | " + strings.Repeat(" ", max(min(column-start, len(text)+1)-1, 0)) + "^",
 	}
 }
 

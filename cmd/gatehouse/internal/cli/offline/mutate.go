@@ -147,7 +147,7 @@ func (f *changeFlags) mutate(ctx context.Context, s cli.Streams, e *evaluator) e
 		return e.unread
 	}
 	if f.output != "json" {
-		return f.finish(s, e.sources, &changed.log, "changed")
+		return f.finish(s, e.sources, &changed.log)
 	}
 	out := bufio.NewWriter(s.Out)
 	for o := range objectsIn(e.sources) {

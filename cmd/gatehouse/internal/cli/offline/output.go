@@ -54,9 +54,8 @@ func (f *changeFlags) check(cmd *cobra.Command) error {
 	return errs.Err()
 }
 
-// finish writes the changed texts, and then the log. Nothing is written unless all texts could be made. Where says where
-// aliases may have been written out.
-func (f *changeFlags) finish(s cli.Streams, sources []source, log *changeLog, where string) error {
+// finish writes the changed texts, and then the log. Nothing is written unless all texts could be made.
+func (f *changeFlags) finish(s cli.Streams, sources []source, log *changeLog) error {
 	texts := make([][]byte, len(sources))
 	var found diagnostic.List
 	for i, s := range sources {
@@ -80,11 +79,6 @@ func (f *changeFlags) finish(s cli.Streams, sources []source, log *changeLog, wh
 	}
 	if err != nil {
 		return err
-	}
-	for o := range objectsIn(sources) {
-		if o.WrittenOut() {
-			log.add(o, "aliases are written out where sidecars are %s", where)
-		}
 	}
 	log.addSum(sources)
 	_, err = f.notes(s).Write(log.lines.Bytes())

@@ -75,5 +75,5 @@ func (f *changeFlags) uninject(s cli.Streams) error {
 	if err := changed.err(); err != nil {
 		return err
 	}
-	return f.finish(s, sources, log, "taken out")
+	return f.finish(s, sources, log)
 }

@@ -48,10 +48,6 @@ const (
 	TwoPolicies Code = "two-policies"
 	// AtomicField is an atomic field that an ApplyConfiguration sets.
 	AtomicField Code = "atomic-field"
-	// Order is a pair of mutating policies whose order matters.
-	Order Code = "order"
-	// NotIdempotent is a mutating policy that changes its own result.
-	NotIdempotent Code = "not-idempotent"
 	// Resize is a mutating policy that matches pods/resize.
 	Resize Code = "resize"
 )

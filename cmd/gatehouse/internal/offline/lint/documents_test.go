@@ -63,7 +63,7 @@ func TestIgnored(t *testing.T) {
 		"optional-field, other":              "unknown-resource",
 		"optional-field , unknown-resource,": "",
 	} {
-		found, err := lint.Lint(t.Context(), read(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicy\nmetadata:\n  name: p\n  annotations:\n    "+
+		found, err := lint.Lint(read(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicy\nmetadata:\n  name: p\n  annotations:\n    "+
 			v1alpha1.LintIgnoreAnnotation+": '"+annotation+"'"+spec))
 		must(t, err)
 		var codes []string
@@ -132,7 +132,7 @@ func TestBroken(t *testing.T) {
 		AdmissionPolicyBindings: []policy.AdmissionPolicyBinding{{}},
 		Exceptions:              []policy.Exception{{}},
 	}}
-	found, err := lint.Lint(t.Context(), in)
+	found, err := lint.Lint(in)
 	if err != nil || len(found) != 0 {
 		t.Errorf("found %v, %v", found, err)
 	}

@@ -7,7 +7,6 @@ package lint
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
@@ -37,24 +35,15 @@ type Input struct {
 	Policy policy.Spec
 	// Profiles are the sidecar profiles.
 	Profiles []sidecar.Profile
-	// Mutating are the mutating policies, and Mutations the same compiled, nil if they have errors.
-	Mutating  mutation.Spec
-	Mutations *mutation.Set
-	// Samples are requests by which mutating policies are tried.
-	Samples []Sample
+	// Mutating are the mutating policies.
+	Mutating mutation.Spec
 	// Now is the time by which exceptions expire.
 	Now time.Time
 }
 
-// Sample is a request, and what it is of for people.
-type Sample struct {
-	Name    string
-	Request admission.Request
-}
-
 // Lint returns the diagnostics of the policies, in a fixed order, without those of policy.Compile: expressions that do not compile
 // are skipped. An error means that the CEL environment could not be made.
-func Lint(ctx context.Context, in Input) (diagnostic.List, error) {
+func Lint(in Input) (diagnostic.List, error) {
 	l := &linter{in: in, policies: in.Policy.All()}
 	if err := l.prepare(); err != nil {
 		return nil, err
@@ -63,14 +52,9 @@ func Lint(ctx context.Context, in Input) (diagnostic.List, error) {
 		p := &in.Policy.Policies[i]
 		l.lintPolicy(l.document(p.Source, policyKind, &p.ObjectMeta), &p.Spec)
 	}
-	documents := map[string]document{}
 	for i := range in.Mutating.Policies {
 		p := &in.Mutating.Policies[i]
-		documents[p.Name] = l.document(p.Source, admit.MutationKind, &p.ObjectMeta)
-		l.lintMutating(documents[p.Name], p)
-	}
-	if in.Mutations != nil {
-		l.lintSamples(ctx, documents)
+		l.lintMutating(l.document(p.Source, admit.MutationKind, &p.ObjectMeta), p)
 	}
 	for i := range in.Policy.AdmissionPolicies {
 		p := &in.Policy.AdmissionPolicies[i]

@@ -7,11 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
@@ -23,22 +19,14 @@ func read(t *testing.T, documents string) lint.Input {
 	t.Helper()
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(documents), 0o600))
-	c, found := config.Inspect(dir)
-	in := lint.Input{Policy: c.Policy, Mutating: c.Mutation, Profiles: c.Sidecar.Profiles, Now: now()}
-	if snapshot, _ := config.Compile(c, found); snapshot != nil {
-		in.Mutations = snapshot.Mutation
-	}
-	all, _ := testrunner.Load([]string{dir})
-	(&testrunner.Runner{Resources: request.NewResources(nil)}).Requests(all, func(c *testrunner.Case, req admission.Request) {
-		in.Samples = append(in.Samples, lint.Sample{Name: "test " + c.Title(), Request: req})
-	})
-	return in
+	c, _ := config.Inspect(dir)
+	return lint.Input{Policy: c.Policy, Mutating: c.Mutation, Profiles: c.Sidecar.Profiles, Now: now()}
 }
 
 // lintText returns the diagnostics of documents, one a line.
 func lintText(t *testing.T, documents string) string {
 	t.Helper()
-	found, err := lint.Lint(t.Context(), read(t, documents))
+	found, err := lint.Lint(read(t, documents))
 	must(t, err)
 	lines := make([]string, len(found))
 	for i, f := range found {

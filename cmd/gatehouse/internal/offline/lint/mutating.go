@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -14,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
@@ -176,47 +173,4 @@ func resolveField(converter managedfields.TypeConverter, kind schema.GroupVersio
 	out.atomic = known && at.Scalar == nil &&
 		(at.List != nil && at.List.ElementRelationship == smdschema.Atomic || at.Map != nil && at.Map.ElementRelationship == smdschema.Atomic)
 	return out
-}
-
-// lintSamples tries mutating policies on the objects of tests: pairs whose order matters, and policies that change their own result.
-func (l *linter) lintSamples(ctx context.Context, documents map[string]document) {
-	reported := map[string]bool{}
-	warn := func(policy string, code Code, key string, at *field.Path, hint, format string, args ...any) {
-		if d, ok := documents[policy]; ok && !reported[key] {
-			reported[key] = true
-			d.warn(code, at, hint, format, args...)
-		}
-	}
-	for _, sample := range l.in.Samples {
-		in := mutation.Input{Request: sample.Request}
-		found, _ := l.in.Mutations.Conflicts(ctx, in)
-		for i := range found {
-			c := &found[i]
-			results := ""
-			if len(c.Paths) > 0 {
-				results = fmt.Sprintf(": %s or %s", manifest.ValueAt(c.InOrder.Object, c.Paths[0]), manifest.ValueAt(c.Reversed.Object, c.Paths[0]))
-			}
-			warn(c.First, Order, c.First+" "+c.Second, field.NewPath("spec"), "make one policy of them, or have them change different fields",
-				"for the object of %s, %s%s", sample.Name, admit.ConflictText(c), results)
-		}
-		d := l.in.Mutations.Decide(ctx, in)
-		if d.Object == nil {
-			continue
-		}
-		in.Explain, in.Request.Object.Raw = true, d.Object
-		again := l.in.Mutations.Decide(ctx, in)
-		if again.Object == nil {
-			continue
-		}
-		for i := range again.Evaluations {
-			e := &again.Evaluations[i]
-			for k := range e.Mutations {
-				if m := &e.Mutations[k]; len(m.Changes) > 0 {
-					warn(e.Policy, NotIdempotent, fmt.Sprintf("%s %d", e.Policy, k), field.NewPath("spec", "mutations").Index(m.Index),
-						"test in the expression, or a match condition, for what it adds",
-						"for the object of %s, a second pass over the result changes %s again", sample.Name, m.Changes[0].Path)
-				}
-			}
-		}
-	}
 }

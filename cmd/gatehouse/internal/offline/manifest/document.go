@@ -32,8 +32,6 @@ type document struct {
 	unreadable *readError
 	// changes are to be applied in order, with paths from its root.
 	changes []change
-	// writtenOut reports whether the changed text has aliases written out.
-	writtenOut bool
 	// nodes is the parsed text, once a position was asked for, and empty if it cannot be parsed.
 	nodes *yaml.Node
 }

@@ -21,7 +21,6 @@ func (d *document) edited(newline string) ([]byte, error) {
 		}
 		return nil, errMangled
 	}
-	before := aliasesIn(d.text)
 	for _, write := range []func() ([]byte, error){
 		func() ([]byte, error) { return splice(d.text, d.value, want, newline) },
 		func() ([]byte, error) { return d.reencoded(want, newline) },
@@ -31,7 +30,6 @@ func (d *document) edited(newline string) ([]byte, error) {
 			continue
 		}
 		if text, ok := d.ended(text, newline, want); ok {
-			d.writtenOut = before > 0 && aliasesIn(text) < before
 			return text, nil
 		}
 	}
@@ -74,15 +72,6 @@ func (d *document) reencoded(want rawjson.Value, newline string) ([]byte, error)
 		text = append([]byte(newline), text...)
 	}
 	return text, nil
-}
-
-// aliasesIn returns the number of aliases in a text.
-func aliasesIn(text []byte) int {
-	var document yaml.Node
-	if yaml.Unmarshal(text, &document) != nil {
-		return 0
-	}
-	return aliases(&document)
 }
 
 // ended returns a new text of the document with its last line ended if that of the document is, or must be. It reports whether the text

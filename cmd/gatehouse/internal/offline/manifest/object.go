@@ -362,7 +362,3 @@ func withoutNamespace(metadata, pod rawjson.Value) (rawjson.Value, error) {
 
 // Changed reports whether Apply has changed anything.
 func (o *Object) Changed() bool { return len(o.patch) > 0 }
-
-// WrittenOut reports, after the file's Text, whether aliases or merge keys of YAML were written out for the change, which undoing it
-// does not restore.
-func (o *Object) WrittenOut() bool { return o.Changed() && o.document.writtenOut }

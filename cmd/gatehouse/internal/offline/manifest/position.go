@@ -3,14 +3,11 @@ package manifest
 import (
 	"bytes"
 	"strconv"
-	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -59,8 +56,7 @@ func (o *Object) Position(path ...string) Position {
 	if o.Unreadable != nil {
 		return Position{max(o.document.unreadable.line, o.document.line, 1), 1}
 	}
-	from, _, _ := o.document.find(append(steps(o.prefix), path...))
-	return o.document.position(from)
+	return o.document.position(o.document.find(append(steps(o.prefix), path...)))
 }
 
 // Position returns where a part of a document is, as that of an Object. Documents count from 1, without those that are null.
@@ -70,23 +66,7 @@ func (f *File) Position(number int, path ...string) (Position, bool) {
 	if d == nil {
 		return Position{}, false
 	}
-	from, _, _ := d.find(path)
-	return d.position(from), true
-}
-
-// ExpressionPosition returns where a place in the expression at the path is. It returns false if the expression is not in the
-// text as it is, or as one scalar.
-func (f *File) ExpressionPosition(number int, in diagnostic.Place, path ...string) (Position, bool) {
-	d := f.document(number)
-	if d == nil {
-		return Position{}, false
-	}
-	_, value, found := d.find(path)
-	if !found {
-		return Position{}, false
-	}
-	offset, found := findExpression(d.text[value:], in)
-	return d.position(value + offset), found
+	return d.position(d.find(path)), true
 }
 
 func (f *File) document(number int) *document {
@@ -119,27 +99,21 @@ func (d *document) position(offset int) Position {
 	return Position{max(d.line+line, 1), column}
 }
 
-// find follows a path as far as it leads, and returns where the last part and its value begin. It returns false if the path
-// leads further.
-func (d *document) find(path []string) (from, value int, found bool) {
-	if d.json {
-		return d.findInJSON(path)
+// find follows a path as far as it leads, and returns where the last part begins.
+func (d *document) find(path []string) (from int) {
+	if !d.json {
+		return d.findInYAML(path)
 	}
-	return d.findInYAML(path)
-}
-
-func (d *document) findInJSON(path []string) (from, value int, found bool) {
 	current := d.value
 	for _, step := range path {
 		next, name := member(current, step)
 		at, ok := rawjson.Offset(d.text, name)
 		if !ok {
-			return from, value, false
+			break
 		}
 		from, current = at, next
-		value, _ = rawjson.Offset(d.text, next) // it stands behind the name
 	}
-	return from, value, true
+	return from
 }
 
 // member returns a member or element of a value, and where it begins.
@@ -157,8 +131,8 @@ func member(value rawjson.Value, step string) (inner, from rawjson.Value) {
 	return nil, nil
 }
 
-// findInYAML is findInJSON of a YAML document.
-func (d *document) findInYAML(path []string) (from, value int, found bool) {
+// findInYAML is find in a YAML document.
+func (d *document) findInYAML(path []string) (from int) {
 	if d.nodes == nil {
 		d.nodes = new(yaml.Node)
 		if yaml.Unmarshal(d.text, d.nodes) != nil {
@@ -166,21 +140,19 @@ func (d *document) findInYAML(path []string) (from, value int, found bool) {
 		}
 	}
 	if len(d.nodes.Content) != 1 {
-		return 0, 0, false
+		return 0
 	}
 	t, node := newText(d.text), d.nodes.Content[0]
 	from, _ = t.offset(node)
-	value = from
 	for _, step := range path {
 		inner, name := memberNode(node, step)
 		if inner == nil {
-			return from, value, false
+			break
 		}
 		node = inner
-		from, _ = t.offset(name) // a node has a place in its own text, here and below
-		value, _ = t.offset(inner)
+		from, _ = t.offset(name) // a node has a place in its own text
 	}
-	return from, value, true
+	return from
 }
 
 // memberNode is member of a YAML node.
@@ -199,76 +171,4 @@ func memberNode(node *yaml.Node, step string) (inner, from *yaml.Node) {
 	case yaml.DocumentNode, yaml.ScalarNode, yaml.AliasNode:
 	}
 	return nil, nil
-}
-
-// findExpression returns the offset in the source of a scalar of a place in the expression that is part of it. Source and expression are
-// compared without white space, which block scalars, folded lines and escapes change.
-func findExpression(source []byte, in diagnostic.Place) (int, bool) {
-	lines := strings.SplitAfter(in.Text, "\n")
-	if in.Line > len(lines) {
-		return 0, false
-	}
-	last := []rune(lines[in.Line-1])
-	before := 0
-	for _, r := range strings.Join(lines[:in.Line-1], "") + string(last[:min(in.Column-1, len(last))]) {
-		if !unicode.IsSpace(r) {
-			before++
-		}
-	}
-	const header = 200 // bytes: a tag, the header of a block scalar, text in front of a placeholder
-	most := min(len(source), header+2*len(in.Text))
-	var starts []int // those of placeholders first
-	for i := range most {
-		if rest, ok := bytes.CutPrefix(source[i:], []byte("${")); ok {
-			starts = append(starts, len(source)-len(bytes.TrimLeftFunc(rest, unicode.IsSpace)))
-		}
-	}
-	for i := range min(header, most) {
-		starts = append(starts, i)
-	}
-	for _, start := range starts {
-		if at, ok := matchExpression(source, start, in.Text, before); ok {
-			return at, true
-		}
-	}
-	return 0, false
-}
-
-// matchExpression reports whether the source from start on is the expression, and returns the offset of the character behind this many
-// others.
-func matchExpression(source []byte, start int, text string, before int) (offset int, ok bool) {
-	i := start
-	skip := func() {
-		for i < len(source) {
-			switch {
-			case source[0] == '"' && (bytes.HasPrefix(source[i:], []byte(`\n`)) || bytes.HasPrefix(source[i:], []byte(`\t`))):
-				i += 2
-			case source[i] == ' ' || breakAt(source, i) > 0 || source[i] == '\t':
-				i++
-			default:
-				return
-			}
-		}
-	}
-	for _, r := range text {
-		if unicode.IsSpace(r) {
-			continue
-		}
-		if skip(); before == 0 {
-			offset = i
-		}
-		before--
-		if i+1 < len(source) && (source[0] == '"' && source[i] == '\\' || source[0] == '\'' && source[i] == '\'' && source[i+1] == '\'') {
-			i++
-		}
-		next, size := utf8.DecodeRune(source[min(i, len(source)):])
-		if next != r || size == 0 {
-			return 0, false
-		}
-		i += size
-	}
-	if before >= 0 {
-		offset = i
-	}
-	return offset, true
 }

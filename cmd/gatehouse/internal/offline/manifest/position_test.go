@@ -4,8 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 func TestLine(t *testing.T) {
@@ -84,68 +82,6 @@ func TestPosition(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestExpressionPosition(t *testing.T) {
-	t.Parallel()
-	workloads, err := NewWorkloads(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		text string
-		in   diagnostic.Place
-		want Position
-	}{
-		"plain":                    {"x: a == b", diagnostic.Place{Text: "a == b", Line: 1, Column: 6}, Position{1, 9}},
-		"with a tag":               {"x: !!str a == b", diagnostic.Place{Text: "a == b", Line: 1, Column: 6}, Position{1, 15}},
-		"in several lines":         {"x: a ==\n  b", diagnostic.Place{Text: "a == b", Line: 1, Column: 6}, Position{2, 3}},
-		"single quotes":            {"x: 'a == ''é'' && b'", diagnostic.Place{Text: "a == 'é' && b", Line: 1, Column: 13}, Position{1, 19}},
-		"double quotes":            {`x: "a == \"c\" && b"`, diagnostic.Place{Text: `a == "c" && b`, Line: 1, Column: 13}, Position{1, 19}},
-		"a line break in quotes":   {`x: "a ==\n b"`, diagnostic.Place{Text: "a ==\n b", Line: 2, Column: 2}, Position{1, 12}},
-		"a block":                  {"x: |\n  a\n    == b\n", diagnostic.Place{Text: "a\n  == b\n", Line: 2, Column: 6}, Position{3, 8}},
-		"folded":                   {"x: >-\n  a ==\n\n  b\n", diagnostic.Place{Text: "a ==\nb", Line: 2, Column: 1}, Position{4, 3}},
-		"the end":                  {"x: a.", diagnostic.Place{Text: "a.", Line: 1, Column: 3}, Position{1, 6}},
-		"a placeholder":            {"x: b-${ b }", diagnostic.Place{Text: " b ", Line: 1, Column: 2}, Position{1, 9}},
-		"JSON":                     {`{"x": "a == b"}`, diagnostic.Place{Text: "a == b", Line: 1, Column: 6}, Position{1, 13}},
-		"a character as an escape": {`x: "a == '\u0041' && b"`, diagnostic.Place{Text: "a == 'A' && b", Line: 1, Column: 13}, Position{}},
-		"another text":             {"x: a == b", diagnostic.Place{Text: "a == c", Line: 1, Column: 6}, Position{}},
-		"a line that it lacks":     {"x: a == b", diagnostic.Place{Text: "a == b", Line: 2, Column: 6}, Position{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, ok := Read("a.yaml", []byte(c.text), workloads).ExpressionPosition(1, c.in, "x")
-			if ok != (c.want != Position{}) || ok && got != c.want {
-				t.Errorf("got %v, %v, want %v", got, ok, c.want)
-			}
-		})
-	}
-}
-
-// FuzzExpressionPosition checks that positions are in the text.
-func FuzzExpressionPosition(f *testing.F) {
-	f.Add([]byte("x: |\n  a\n  == b\n"), "a == b", 1, 6)
-	f.Add([]byte(`{"x": "${ a }"}`), "a", 1, 1)
-	workloads, err := NewWorkloads(nil)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, data []byte, text string, line, column int) {
-		if line < 1 || column < 1 {
-			return
-		}
-		file := Read("a.yaml", data, workloads)
-		for _, at := range []func() (Position, bool){
-			func() (Position, bool) {
-				return file.ExpressionPosition(1, diagnostic.Place{Text: text, Line: line, Column: column}, "x")
-			},
-			func() (Position, bool) { return file.Position(1, "x") },
-		} {
-			if got, ok := at(); ok && (got.Line < 1 || got.Column < 1) {
-				t.Errorf("got %v", got)
-			}
-		}
-	})
 }
 
 // TestReadRendered counts lines behind the comment of a template.

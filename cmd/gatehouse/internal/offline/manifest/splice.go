@@ -24,9 +24,7 @@ type edit struct {
 // again and compares it with what it should say.
 type splicer struct {
 	*text
-	root *yaml.Node
-	// dirty are the nodes with an alias of something that changes.
-	dirty   map[*yaml.Node]bool
+	root    *yaml.Node
 	newline string
 	edits   []edit
 }
@@ -52,11 +50,7 @@ func splice(data []byte, old, want rawjson.Value, newline string) ([]byte, error
 		data = append(slices.Clone(data), newline...)
 	}
 	root := &pair{node: parsed.Content[0], old: old, want: want}
-	dirty, err := stale(root)
-	if err != nil {
-		return nil, err
-	}
-	s := splicer{text: newText(data), root: root.node, dirty: dirty, newline: newline}
+	s := splicer{text: newText(data), root: root.node, newline: newline}
 	if err := s.change(root, nil, len(s.starts)-1); err != nil {
 		return nil, err
 	}
@@ -85,7 +79,7 @@ func (s *splicer) put(start, end int, text []byte) { s.edits = append(s.edits, e
 // change makes the edits for a value of the text, in the slot of a block or, for the whole document, in none. End is the line in which
 // something else starts.
 func (s *splicer) change(p *pair, in *slot, end int) error {
-	if p.isEqual() && !s.dirty[p.node] {
+	if p.isEqual() {
 		return nil
 	}
 	isBlock := p.node.Style&yaml.FlowStyle == 0 && len(p.node.Content) > 0 && p.old.Kind() == p.want.Kind()
@@ -96,7 +90,7 @@ func (s *splicer) change(p *pair, in *slot, end int) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(inner, func(one pair) bool { return one.inherited && (one.isRemoved() || s.dirty[p.node]) }) {
+	if slices.ContainsFunc(inner, func(one pair) bool { return one.inherited && one.isRemoved() }) {
 		return s.rewrite(p, in) // merge keys are written out
 	}
 	slots, err := s.slots(p.node, inner, end)
