@@ -84,9 +84,8 @@ type program struct {
 	// variables is nil for a policy without.
 	variables *expression.Variables
 	mutations []mutationProgram
-	// uses are the names that mutations mention, and readsObject is true if those or match conditions mention the object.
-	uses        expression.Uses
-	readsObject bool
+	// uses are the names that mutations mention.
+	uses expression.Uses
 }
 
 // condition is a match condition.
@@ -396,7 +395,6 @@ func (c *compilation) compileProgram(r validation.Reporter, spec *admissionregis
 		refuse(path.Child("matchConditions").Index(i).Child("expression"), m.Expression, err)
 		if compiled != nil {
 			out.conditions = append(out.conditions, condition{m.Name, compiled})
-			out.readsObject = out.readsObject || compiled.Uses().Has(expression.UsesObject)
 		}
 	}
 	if len(spec.Variables) > 0 {
@@ -426,7 +424,6 @@ func (c *compilation) compileProgram(r validation.Reporter, spec *admissionregis
 			out.mutations = append(out.mutations, mutationProgram{m.PatchType, compiled})
 		}
 	}
-	out.readsObject = out.readsObject || out.uses.Has(expression.UsesObject)
 	if out.variables != nil {
 		out.variables.Seal()
 	}

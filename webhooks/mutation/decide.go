@@ -63,7 +63,7 @@ func (s *Set) decide(ctx context.Context, in Input, policies []*compiledPolicy) 
 func (s *Set) newReview(ctx context.Context, in Input, policies []*compiledPolicy) *review {
 	r := &review{
 		set: s, context: ctx, explain: in.Explain, policies: policies,
-		invoked: map[invocationKey]bool{}, again: map[invocationKey]bool{}, touched: map[*compiledPolicy]*fields{},
+		invoked: map[invocationKey]bool{}, again: map[invocationKey]bool{},
 	}
 	r.Init(in.Request, s.lookups.Objects, r, s.selectors)
 	return r
@@ -86,10 +86,8 @@ type review struct {
 
 	explain     bool
 	evaluations []Evaluation
-	// touched are the fields that mutations named, of those that were evaluated, if they are to be explained.
-	touched  map[*compiledPolicy]*fields
-	failures []Failure
-	applied  []Application
+	failures    []Failure
+	applied     []Application
 	// refusal is an error that refuses the request whatever failurePolicy says, and err is why there is no decision.
 	refusal *metav1.Status
 	err     error

@@ -115,9 +115,6 @@ func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out run
 	o := &interfaces{ObjectInterfaces: admission.NewObjectInterfacesFromScheme(scheme()), schemas: r.set.lookups.Schemas}
 	isTyped := scheme().Recognizes(v.VersionedKind)
 	part, isPart := fieldsOf(result.value)
-	if r.explain {
-		r.touched[i.policy] = part.with(r.touched[i.policy], m.kind == admissionregistrationv1.PatchTypeJSONPatch)
-	}
 	if isPart = isPart && isTyped; !isPart || !part.areMetadata() {
 		r.complete()
 	}

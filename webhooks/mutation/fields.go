@@ -91,26 +91,6 @@ func (f *fields) areMetadata() bool {
 	return !f.all && len(f.below) == 0 || len(f.below) == 1 && f.below["metadata"] != nil
 }
 
-// with returns the fields and others; nil are all of them, as those of a mutation that can change any. The parents of the fields
-// of a JSON patch are among them: it fails without.
-func (f *fields) with(others *fields, parents bool) *fields {
-	if f == nil {
-		return &fields{all: true}
-	}
-	if others == nil {
-		others = &fields{}
-	}
-	out := &fields{all: f.all || others.all, below: maps.Clone(others.below)}
-	for name, below := range f.below {
-		if out.below == nil {
-			out.below = map[string]*fields{}
-		}
-		out.below[name] = below.with(others.below[name], parents)
-		out.all = out.all || parents && below.all
-	}
-	return out
-}
-
 // isStruct reports whether values of a type are structs that JSON has as objects with their fields.
 func isStruct(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !value.TypeReflectEntryOf(t).CanConvertToUnstructured()

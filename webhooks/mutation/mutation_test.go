@@ -250,26 +250,6 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// TestManyConflicts holds that pairs are not evaluated that write different labels without reading any: of 60 policies, only the last
-// two are in a conflict with others, and all pairs are compared.
-func TestManyConflicts(t *testing.T) {
-	t.Parallel()
-	var text strings.Builder
-	for i := range 58 {
-		text.WriteString(one(fmt.Sprintf("p%02d", i), "", fmt.Sprintf(`Object{metadata: Object.metadata{labels: {"x%d": "y"}}}`, i)))
-	}
-	text.WriteString(one("p58", "", `Object{metadata: Object.metadata{labels: {"n": "1"}, annotations: {"n": string(size(object.metadata.labels))}}}`))
-	text.WriteString(one("p59", "", `[JSONPatch{op: "replace", path: "/metadata/labels/x7", value: "z"}]`))
-	found, complete := compile(t, text.String()).Conflicts(t.Context(), mutation.Input{Request: request(t, pod, "", nil)})
-	with := map[string]int{}
-	for _, c := range found {
-		with[c.Second]++
-	}
-	if !complete || with["p58"] != 58 || with["p59"] != 2 || len(with) != 2 {
-		t.Errorf("complete %v, conflicts %v", complete, with)
-	}
-}
-
 // TestScale holds what an API server of 1.37.0 answers: the schemas of autoscaling/v1 do not have the kind of a subresource of others.
 func TestScale(t *testing.T) {
 	t.Parallel()

@@ -2,15 +2,10 @@ package mutation
 
 import (
 	"context"
-	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
 )
 
 // Conflict is a pair of policies that make different objects of one in different orders. An API server runs policies in no
@@ -28,8 +23,7 @@ type Conflict struct {
 const maxPairs = 200
 
 // Conflicts returns the pairs of policies whose order matters for a request, in the order of their names. Each pair is evaluated
-// alone, in both orders, but for those of which neither reads the object and that write different parts of it. Complete is
-// false if there are more pairs than are evaluated, or if the context ends.
+// alone, in both orders. Complete is false if there are more pairs than are evaluated, as of 21 policies, or if the context ends.
 func (s *Set) Conflicts(ctx context.Context, in Input) (found []Conflict, complete bool) {
 	in.Explain = true
 	r := s.newReview(ctx, in, s.policies)
@@ -46,9 +40,6 @@ func (s *Set) Conflicts(ctx context.Context, in Input) (found []Conflict, comple
 	left := maxPairs
 	for i, first := range matching {
 		for _, second := range matching[i+1:] {
-			if r.areIndependent(first, second) {
-				continue
-			}
 			if left--; left < 0 || ctx.Err() != nil {
 				return found, false
 			}
@@ -64,34 +55,6 @@ func (s *Set) Conflicts(ctx context.Context, in Input) (found []Conflict, comple
 	}
 	return found, true
 }
-
-// areIndependent reports whether it is known that the order of two policies does not matter: neither reads the object, they write
-// different parts of it, and defaults do not relate these.
-func (r *review) areIndependent(first, second *compiledPolicy) bool {
-	a, b := r.touched[first], r.touched[second]
-	return !first.readsObject && !second.readsObject && !a.overlaps(b) &&
-		(a == nil || b == nil || (a.areMetadata() || b.areMetadata()) && defaults.IgnoreMetadata(schema.GroupVersionKind(r.Kind)))
-}
-
-// overlaps reports whether one of the fields is among the others, above or below them. The elements of a list are one field: their
-// numbers change. Without any on one side, they do not.
-func (f *fields) overlaps(other *fields) bool {
-	switch {
-	case f == nil || other == nil:
-		return false
-	case f.all || other.all:
-		return true
-	}
-	for name, below := range f.below {
-		if isIndex(name) && len(other.below) > 0 || below.overlaps(other.below[name]) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(slices.Collect(maps.Keys(other.below)), isIndex) && len(f.below) > 0
-}
-
-// isIndex reports whether a name may be that of an element of a list.
-func isIndex(name string) bool { return name == "-" || strings.Trim(name, "-0123456789") == "" }
 
 // differences returns the paths where the results of two decisions differ, and whether they do.
 func differences(in *Input, a, b *Decision) (paths []string, differ bool) {
