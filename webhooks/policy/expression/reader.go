@@ -195,21 +195,13 @@ func (r *reader) visitCall(e ast.Expr, c ast.CallExpr, u use) part {
 	case operators.LogicalNot:
 		r.visit(args[0], u.negated()).readWhole()
 		return nil
-	case operators.Equals, operators.NotEquals:
+	case operators.Equals, operators.NotEquals, operators.Greater:
 		if name := pathOf(args[0]); name == plugincel.ObjectVarName && r.names[name] == nil && isLiteral(args[1], types.NullValue) {
 			return nil // it is there before and after an update
 		}
-		if i := slices.IndexFunc(args, isEmptyLiteral); i >= 0 {
-			r.visitSize(args[1-i], u.ofList(sizeUse(function)))
-			return nil
-		}
-		if list := sized(args[0]); list != nil && isLiteral(args[1], types.Int(0)) {
-			r.visitSize(list, u.ofList(sizeUse(function)))
-			return nil
-		}
-	case operators.Greater:
-		if list := sized(args[0]); list != nil && isLiteral(args[1], types.Int(0)) {
-			r.visitSize(list, u.ofList(fails))
+		if list, better := emptiness(function, args); list != nil {
+			better = u.ofList(better)
+			r.visit(list, better).counted(better)
 			return nil
 		}
 	case operators.In:
@@ -221,7 +213,7 @@ func (r *reader) visitCall(e ast.Expr, c ast.CallExpr, u use) part {
 		return join(r.visit(args[0], u), r.visit(args[1], u))
 	case "size":
 		if list := sized(e); list != nil {
-			r.visitSize(list, exactly)
+			r.visit(list, exactly).counted(exactly)
 			return nil
 		}
 	case "dyn":
@@ -241,16 +233,24 @@ func (r *reader) visitCall(e ast.Expr, c ast.CallExpr, u use) part {
 	return nil
 }
 
-// sizeUse is the use of a comparison with "nothing" for which the list may have fewer elements.
-func sizeUse(operator string) use {
+// emptiness returns the list of which a comparison asks whether it is empty, nil for any other
+// comparison, and the use of the comparison for which the list may have fewer elements.
+func emptiness(operator string, args []ast.Expr) (list ast.Expr, better use) {
+	better = fails
 	if operator == operators.Equals {
-		return holds
+		better = holds
 	}
-	return fails
+	switch {
+	case isLiteral(args[1], types.Int(0)):
+		return sized(args[0]), better
+	case operator != operators.Greater && emptyLiteral(args[1]) != isError:
+		return args[0], better
+	case operator != operators.Greater && emptyLiteral(args[0]) != isError:
+		return args[1], better
+	default:
+		return nil, exactly
+	}
 }
-
-// visitSize notes that the size of a list with that use is read, or of another value.
-func (r *reader) visitSize(of ast.Expr, u use) { r.visit(of, u).counted(u) }
 
 // visitConditional visits "condition ? a : b".
 func (r *reader) visitConditional(condition, a, b ast.Expr, u use) part {
@@ -469,7 +469,7 @@ func loopOf(c ast.ComprehensionExpr) loop {
 	}
 	list := added(step, operators.Add)
 	if list == nil || list.Kind() != ast.ListKind || list.AsList().Size() != 1 || len(list.AsList().OptionalIndices()) > 0 ||
-		!isEmptyLiteral(init) || !isLiteral(c.LoopCondition(), types.True) {
+		emptyLiteral(init) != isEmptyList || !isLiteral(c.LoopCondition(), types.True) {
 		return loop{}
 	}
 	return loop{kind: isGathering, condition: condition, element: list.AsList().Elements()[0]}
@@ -505,8 +505,6 @@ func constant(e ast.Expr) (string, bool) {
 func isLiteral(e ast.Expr, value ref.Val) bool {
 	return e.Kind() == ast.LiteralKind && e.AsLiteral() == value
 }
-
-func isEmptyLiteral(e ast.Expr) bool { return emptyLiteral(e) != isError }
 
 // emptyLiteral returns the empty literal that an expression is, and isError for anything else.
 func emptyLiteral(e ast.Expr) absence {
