@@ -28,31 +28,25 @@ type Names struct {
 type policyNames struct {
 	policyRules
 	rules []string
-	// hinted are the rules in hints, without each check of podSecurity.
-	hinted []string
 }
 
 // NewNames returns the names in a configuration.
 func NewNames(spec *policy.Spec, mutating *mutation.Spec, profiles []sidecar.Profile) *Names {
 	k := &Names{}
 	for _, rules := range policiesOf(spec, mutating) {
-		p := policyNames{policyRules: rules, hinted: []string{"matchConditions"}}
-		p.hinted = append(p.hinted, rules.validations...)
-		for i, name := range rules.validations {
-			if indexed := v1alpha1.IndexedRule(i); indexed != name {
-				p.rules = append(p.rules, indexed)
-			}
+		p := policyNames{rules, append([]string{"matchConditions"}, rules.validations...)}
+		for i := range rules.validations {
+			p.rules = append(p.rules, v1alpha1.IndexedRule(i))
 		}
 		for i := range rules.auditAnnotations {
-			p.hinted = append(p.hinted, strict.Element("auditAnnotations", i))
+			p.rules = append(p.rules, strict.Element("auditAnnotations", i))
 		}
 		if rules.podSecurity {
-			p.hinted = append(p.hinted, podSecurity)
+			p.rules = append(p.rules, podSecurity)
 			for _, check := range podsecurity.Checks() {
 				p.rules = append(p.rules, podSecurity+"."+check)
 			}
 		}
-		p.rules = append(p.rules, p.hinted...)
 		k.policies = append(k.policies, p)
 	}
 	for i := range profiles {
@@ -98,7 +92,7 @@ func (k *Names) checkAbout(c *Case) diagnostic.List {
 		}
 		switch {
 		case len(meant) == 0:
-			f.Message, f.Hint = fmt.Sprintf("there is no policy %q", strict.Cut(written, mostShown)), diagnostic.DidYouMean(written, k.namesLike(written)...)
+			f.Message, f.Hint = fmt.Sprintf("there is no policy %q", strict.Cut(written, mostShown)), k.nearest(written)
 		case len(meant) > 1:
 			f.Message = fmt.Sprintf("%q is the name of two policies", strict.Cut(written, mostShown))
 			f.Hint = fmt.Sprintf("write %s/%s or %s/%s", meant[0].kind, written, meant[1].kind, written)
@@ -113,25 +107,13 @@ func (k *Names) checkAbout(c *Case) diagnostic.List {
 	return found
 }
 
-// namesLike returns the policies that a name may have been meant for: with their kinds if it has one, and then those of its name
-// if there are any.
-func (k *Names) namesLike(written string) []string {
-	_, name, hasKind := strings.Cut(written, "/")
-	var all, same []string
+// nearest returns a hint with the policy that a name, with a kind or without, may have been meant for.
+func (k *Names) nearest(written string) string {
+	var names []string
 	for _, p := range k.policies {
-		title := p.name
-		if hasKind {
-			title = p.kind + "/" + p.name
-		}
-		all = append(all, title)
-		if hasKind && p.name == name {
-			same = append(same, title)
-		}
+		names = append(names, p.name)
 	}
-	if len(same) > 0 {
-		return same
-	}
-	return all
+	return diagnostic.DidYouMean(written[strings.LastIndexByte(written, '/')+1:], names...)
 }
 
 // checkViolation checks the policy and the rule of an expected violation.
@@ -141,7 +123,7 @@ func (k *Names) checkViolation(c *Case, v *v1alpha1.TestViolation) (diagnostic.D
 	if v.Policy != nil {
 		name = *v.Policy
 	}
-	var rules, hinted, names []string
+	var rules, names []string
 	here, elsewhere := false, false
 	for _, p := range k.policies {
 		is := c.About.Policy(p.kind, p.name)
@@ -152,7 +134,7 @@ func (k *Names) checkViolation(c *Case, v *v1alpha1.TestViolation) (diagnostic.D
 		names = append(names, p.name)
 		if v.Policy == nil || p.name == name {
 			here = true
-			rules, hinted = append(rules, p.rules...), append(hinted, p.hinted...)
+			rules = append(rules, p.rules...)
 		}
 	}
 	// The policy of a refusal by injection is the profile, or none.
@@ -160,7 +142,7 @@ func (k *Names) checkViolation(c *Case, v *v1alpha1.TestViolation) (diagnostic.D
 		names = append(names, k.profiles...)
 		if v.Policy == nil || name == "" || slices.Contains(k.profiles, name) {
 			here = true
-			rules, hinted = append(rules, admit.InjectionRule), append(hinted, admit.InjectionRule)
+			rules = append(rules, admit.InjectionRule)
 		}
 	}
 	f.Field = "policy"
@@ -181,30 +163,22 @@ func (k *Names) checkViolation(c *Case, v *v1alpha1.TestViolation) (diagnostic.D
 	} else {
 		f.Message = fmt.Sprintf("policy %q has no rule %q", strict.Cut(name, mostShown), strict.Cut(*v.Rule, mostShown))
 	}
-	f.Hint = ruleHint(*v.Rule, rules, hinted)
+	f.Hint = ruleHint(*v.Rule, rules)
 	return f, true
 }
 
-// mostRules bounds the rules in a hint.
-const mostRules = 10
-
-// ruleHint returns the rule that was meant, or the rules that there are. The nearest number of a rule is no better than another.
-func ruleHint(rule string, rules, hinted []string) string {
-	if strings.HasPrefix(rule, "validations[") {
-		rules = slices.DeleteFunc(slices.Clone(rules), func(r string) bool { _, indexed := policy.RuleIndex(r); return indexed })
-	}
+// ruleHint returns the rule that was meant, or the rules that there are but for the checks of podSecurity. The nearest number of a rule is
+// no better than another.
+func ruleHint(rule string, rules []string) string {
 	if _, indexed := policy.RuleIndex(rule); !indexed && !strings.HasPrefix(rule, "auditAnnotations[") {
 		if hint := diagnostic.DidYouMean(rule, rules...); hint != "" {
 			return hint
 		}
 	}
-	hinted = slices.Compact(slices.Sorted(slices.Values(hinted)))
-	more := ""
-	if len(hinted) > mostRules {
-		hinted, more = hinted[:mostRules], ", and more"
+	const most = 10
+	known := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(rules))), func(r string) bool { return strings.HasPrefix(r, podSecurity+".") })
+	if len(known) > most {
+		return "there are " + strings.Join(known[:most], ", ") + ", and more"
 	}
-	if len(hinted) == 0 {
-		return ""
-	}
-	return "there are " + strings.Join(hinted, ", ") + more
+	return "there are " + strings.Join(known, ", ")
 }
