@@ -42,25 +42,23 @@ func (b *breaker) allow(now time.Time) bool {
 	return true
 }
 
-// done notes the end of a look-up, and reports whether the breaker has opened or closed by
-// it. RetryAfter is how long the source asks to be left alone, at most maxRetryAfter of it.
-func (b *breaker) done(failed bool, retryAfter time.Duration, now time.Time) (opened, closed bool) {
+// done notes the end of a look-up, and reports whether the source is left alone from now on.
+// RetryAfter is how long the source asks for that, at most maxRetryAfter of it.
+func (b *breaker) done(failed bool, retryAfter time.Duration, now time.Time) (open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.probing = false
 	if !failed {
-		closed = !b.until.IsZero()
 		b.failures, b.pause, b.until = 0, 0, time.Time{}
-		return false, closed
+		return false
 	}
 	b.failures++
 	if b.failures < openAfter && retryAfter == 0 {
-		return false, false
+		return !b.until.IsZero()
 	}
-	opened = b.until.IsZero()
 	b.pause = min(max(2*b.pause, leastPause), maxPause)
 	if until := now.Add(max(b.pause, min(retryAfter, maxRetryAfter))); until.After(b.until) {
 		b.until = until
 	}
-	return opened, false
+	return true
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -34,10 +35,10 @@ const cacheBytes = 32 << 20
 type Groups struct {
 	prometheus.Collector
 
-	log     *slog.Logger
-	agent   string
-	metrics *metrics
-	cache   *cache
+	problems *problemlog.Log
+	agent    string
+	metrics  *metrics
+	cache    *cache
 
 	ctx   context.Context
 	close context.CancelFunc
@@ -52,7 +53,7 @@ type View struct{ all []*source }
 // New returns Groups without any source. The version of this program is for the logs of the
 // services. Close must be called in the end.
 func New(log *slog.Logger, version string) *Groups {
-	g := &Groups{log: log, agent: strings.TrimSuffix("gatehouse/"+version, "/"), cache: newCache(cacheBytes)}
+	g := &Groups{problems: problemlog.New(log, "group sources"), agent: strings.TrimSuffix("gatehouse/"+version, "/"), cache: newCache(cacheBytes)}
 	g.metrics = newMetrics(g.cache)
 	g.Collector = g.metrics
 	g.ctx, g.close = context.WithCancel(context.Background())
@@ -139,7 +140,6 @@ func (g *Groups) newSource(configured *config.GroupSource, ask backend) *source 
 		GroupSource: *configured, groups: g, backend: ask,
 		slots: make(chan struct{}, c.MaxRequests), queue: make(chan struct{}, callsPerSlot*c.MaxRequests),
 		count: g.metrics.of(configured.Issuer, c.Name),
-		log:   g.log.With("issuer", configured.Issuer, "source", c.Name),
 	}
 }
 
@@ -150,6 +150,7 @@ func (g *Groups) Keep(v *View) {
 	for _, one := range g.known {
 		if !slices.ContainsFunc(v.all, func(kept *source) bool { return kept.Issuer == one.Issuer && kept.Config.Name == one.Config.Name }) {
 			g.metrics.drop(one.Issuer, one.Config.Name)
+			g.problems.Retain(func(what string) bool { return what != one.name() })
 		}
 	}
 	g.known = slices.Clone(v.all)

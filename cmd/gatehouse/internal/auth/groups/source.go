@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"time"
@@ -80,7 +79,6 @@ type source struct {
 	// slots bounds the look-ups that ask, and queue those and the ones that wait for a slot.
 	slots, queue chan struct{}
 	count        counters
-	log          *slog.Logger
 }
 
 var _ authn.GroupLookup = (*source)(nil)
@@ -198,13 +196,16 @@ func (s *source) record(err error, took time.Duration) {
 		r = invalid
 	}
 	s.count.duration[r].Observe(took.Seconds())
-	opened, closed := s.breaker.done(isOutage, retryAfter, time.Now())
-	switch {
-	case opened:
+	switch open := s.breaker.done(isOutage, retryAfter, time.Now()); {
+	case open:
 		s.count.open.Set(1)
-		s.log.Warn("a group source does not answer", "error", truncate.Bytes(err.Error(), 1000), "hint", "cached groups are used for at most "+s.Config.OutageTTL.Duration.String()+"; onUnknown decides about other users")
-	case closed:
+		s.groups.problems.Report(s.name(), "open", "group source "+s.name()+" does not answer: "+truncate.Bytes(err.Error(), 1000),
+			"cached groups are used for at most "+s.Config.OutageTTL.Duration.String()+"; onUnknown decides about other users")
+	case !isOutage:
 		s.count.open.Set(0)
-		s.log.Info("a group source answers again")
+		s.groups.problems.Recover(s.name())
 	}
 }
+
+// name names the source in the log.
+func (s *source) name() string { return fmt.Sprintf("%q of %s", s.Config.Name, s.Issuer) }

@@ -153,7 +153,7 @@ func TestBreaker(t *testing.T) {
 			has(t, s, "refused")
 		}
 		has(t, s, errOpen.Error())
-		if text := log.String(); !strings.Contains(text, "a group source does not answer") || strings.Count(text, "\n") != 1 {
+		if text := log.String(); !strings.Contains(text, "does not answer") || strings.Count(text, "\n") != 1 {
 			t.Errorf("the log has %s", text)
 		}
 		if n := testutil.CollectAndCount(s.groups); n == 0 {
@@ -180,7 +180,7 @@ gatehouse_group_source_open{issuer="https://issuer.example",source="corp"} 1
 		service.answer(nil, "a")
 		time.Sleep(2 * time.Minute)
 		has(t, s, "corp:a")
-		if !strings.Contains(log.String(), "answers again") {
+		if !strings.Contains(log.String(), "recovered") {
 			t.Error("nobody is told that it answers again")
 		}
 		// A service that asks to be left alone is.

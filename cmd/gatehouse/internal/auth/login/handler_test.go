@@ -358,35 +358,6 @@ func notKnown() login.Answer {
 	return login.Answer{Outcome: "unknown", Reason: "unknown-id", Backend: "access-token", Message: login.Sentence(authn.ReasonUnknownID)}
 }
 
-// TestHangingUp wants an attempt to go on when its caller has gone: one that ended
-// would have no outcome, and would count as no failure.
-func TestHangingUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		asked, seen := time.Now(), []telemetry.Call{}
-		fake := &login.Fake{OnLogin: func(ctx context.Context, _ authn.LoginRequest) authn.LoginDecision {
-			<-ctx.Done()
-			if took := time.Since(asked); took != 10*time.Second {
-				t.Errorf("the attempt ended after %s", took)
-			}
-			return authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonCredentials}
-		}}
-		handler := login.HandlerOf(login.HandlerOptions{Now: time.Now, Observe: func(e *telemetry.Call) { seen = append(seen, *e) }}, fake)
-		r := request(t, login.Path, loginBody)
-		ctx, hangUp := context.WithCancel(t.Context())
-		go handler.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
-		synctest.Wait()
-		hangUp()
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if len(seen) != 1 || seen[0].Took != 10*time.Second+250*time.Millisecond || seen[0].Reason != string(authn.ReasonCredentials) {
-			t.Errorf("events are %+v", seen)
-		}
-	})
-}
-
 // lateReader is an empty body that takes its time.
 type lateReader time.Duration
 

@@ -93,23 +93,3 @@ func TestLogout(t *testing.T) {
 		t.Errorf("without Revoke: %d", recorder.Code)
 	}
 }
-
-// An issuer may end the sessions of hundreds of users at once.
-func TestManyLogouts(t *testing.T) {
-	t.Parallel()
-	fake := &login.Fake{OnLogout: func(context.Context, string) (v1alpha1.TokenRevocationSpec, authn.Decision) {
-		return v1alpha1.TokenRevocationSpec{}, authn.Decision{Outcome: authn.Yes}
-	}}
-	handler := login.HandlerOf(login.HandlerOptions{Now: noon, Revoke: func(context.Context, *v1alpha1.TokenRevocationSpec) error { return nil }}, fake)
-	codes := map[int]int{}
-	for range 600 {
-		r := request(t, login.LogoutPath, "logout_token=abc")
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		recorder := httptest.NewRecorder()
-		handler.ServeHTTP(recorder, r)
-		codes[recorder.Code]++
-	}
-	if codes[200] != 500 || codes[429] != 100 {
-		t.Errorf("got %v", codes)
-	}
-}

@@ -194,57 +194,43 @@ func (f *tokenRevokeFlags) withdraw(ctx context.Context, s cli.Streams, store to
 	return cli.Worst(problems)
 }
 
-// remove removes the tokens. Of a token that is given twice, the second comes to
-// light when the first is gone, so it looks again.
+// remove removes the tokens, and returns what is left.
 func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store tokens.Store) (removed int, listing *tokens.Listing, err error) {
-	const rounds = 10
+	before, err := store.List(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	wanted := slices.DeleteFunc(slices.Clone(before.Tokens), func(t authn.Token) bool { return !f.wants(&t) })
+	slices.SortFunc(wanted, func(a, b authn.Token) int { return strings.Compare(a.Name, b.Name) })
 	var problems []error
-	done, missing := map[string]bool{}, slices.Clone(f.ids)
-	for range rounds {
-		now, err := store.List(ctx)
-		if err != nil {
-			return removed, &now, err
+	missing, verb := slices.Clone(f.ids), "removed"
+	if f.dryRun.Active() {
+		verb = "would remove"
+	}
+	for i, r := range f.delete(ctx, store, wanted) {
+		if errors.Is(r.Err, tokens.ErrNotFound) {
+			continue // somebody else was faster
 		}
-		listing = &now
-		wanted := slices.DeleteFunc(now.Tokens, func(t authn.Token) bool { return !f.wants(&t) || done[t.Source+" "+t.Name] })
-		if len(wanted) == 0 {
-			break
+		missing = slices.DeleteFunc(missing, func(id string) bool { return id == r.ID })
+		if r.Err != nil {
+			problems = append(problems, fmt.Errorf("AccessToken %q: %w", r.ID, r.Err))
+			continue
 		}
-		slices.SortFunc(wanted, func(a, b authn.Token) int { return strings.Compare(a.Name, b.Name) })
-		again := false
-		for i, r := range f.delete(ctx, store, wanted) {
-			if errors.Is(r.Err, tokens.ErrNotFound) {
-				continue // somebody else was faster
-			}
-			missing = slices.DeleteFunc(missing, func(id string) bool { return id == r.ID })
-			if r.Err != nil {
-				done[wanted[i].Source+" "+r.ID] = true
-				problems = append(problems, fmt.Errorf("AccessToken %q: %w", r.ID, r.Err))
-				continue
-			}
-			removed++
-			again = true
-			verb := "removed"
-			if f.dryRun.Active() {
-				verb = "would remove"
-			}
-			user := wanted[i].Spec.User
-			f.report.Removed = append(f.report.Removed, removedToken{ID: r.ID, User: user, File: f.file(r.Place)})
-			if err := f.say(s, "%s AccessToken %s of %s, in %s\n", verb, strict.Printable(r.ID), strict.Printable(user.Username), f.placeText(r.Place)); err != nil {
-				return removed, listing, err
-			}
-		}
-		if !again || f.dryRun.Active() {
-			break
+		removed++
+		user := wanted[i].Spec.User
+		f.report.Removed = append(f.report.Removed, removedToken{ID: r.ID, User: user, File: f.file(r.Place)})
+		if err := f.say(s, "%s AccessToken %s of %s, in %s\n", verb, strict.Printable(r.ID), strict.Printable(user.Username), f.placeText(r.Place)); err != nil {
+			return removed, nil, err
 		}
 	}
 	for _, id := range missing {
-		problems = append(problems, f.notThere(id, listing))
+		problems = append(problems, f.notThere(id, &before))
 	}
 	if f.user != "" && removed == 0 && len(problems) == 0 {
 		_, _ = fmt.Fprintf(s.Err, "%s has no access token\n", strict.Printable(f.user)) // a remark
 	}
-	return removed, listing, errors.Join(problems...)
+	after, err := store.List(ctx)
+	return removed, &after, errors.Join(append(problems, err)...)
 }
 
 // delete removes tokens. It sends nothing to a cluster with --dry-run=client.
@@ -275,7 +261,7 @@ func (f *tokenRevokeFlags) notThere(id string, listing *tokens.Listing) error {
 	if len(validation.IsDNS1123Label(id)) > 0 { // no id, so it may be anything
 		shown = "of this id"
 	}
-	if listing != nil && !f.Given() && slices.ContainsFunc(listing.Found, mayHideTokens) {
+	if !f.Given() && slices.ContainsFunc(listing.Found, mayHideTokens) {
 		return fmt.Errorf("cannot decide whether there is an AccessToken %s in %s: some documents cannot be read, and servers may still accept the token "+
 			"(hint: %s lint --config %s; or %s token revoke --config %s --user NAME, which revokes all tokens of its user)", shown, f.config, program, shell.Quote(f.config), program, shell.Quote(f.config))
 	}
