@@ -74,7 +74,7 @@ func (c *Cache) checkDir() error {
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return fmt.Errorf("%s: is not a directory (hint: remove it, or --cache-dir DIR)", c.Dir)
+		return c.notDirectory()
 	case !owned(info):
 		return fmt.Errorf("%s: belongs to another user (hint: --cache-dir DIR)", c.Dir)
 	case private && info.Mode().Perm()&0o022 != 0:
@@ -84,6 +84,10 @@ func (c *Cache) checkDir() error {
 		return os.Chmod(c.Dir, 0o700) // #nosec G302 -- a directory
 	}
 	return nil
+}
+
+func (c *Cache) notDirectory() error {
+	return fmt.Errorf("%s: is not a directory (hint: remove it, or --cache-dir DIR)", c.Dir)
 }
 
 // entry is the place of one Identity's credential.
@@ -224,10 +228,16 @@ func (c *Cache) RemoveAll() (int, error) {
 // remove removes files, whatever their modes are. Lock files stay: removing one
 // that is held would let two hold it. They are empty.
 func (c *Cache) remove(which func(file string) bool) (removed int, err error) {
-	files, err := os.ReadDir(c.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Lstat(c.Dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return 0, nil
+	case err != nil:
+		return 0, err
+	case !info.IsDir():
+		return 0, c.notDirectory()
 	}
+	files, err := os.ReadDir(c.Dir)
 	if err != nil {
 		return 0, err
 	}
