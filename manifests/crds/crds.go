@@ -16,6 +16,9 @@ import (
 // two definitions of a kind is the newer one.
 const RevisionAnnotation = "gatehouse.dev/schema-revision"
 
+// ApplyCommand is the command that puts the definitions of this program in place.
+const ApplyCommand = "gatehouse manifests --crds | kubectl apply --server-side -f -"
+
 //go:embed gatehouse.dev_*.yaml
 var files embed.FS
 

@@ -399,7 +399,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 		"webhooks-patch": {without: aRight{"", mutating, "patch"}, want: []string{"(hint: a ClusterRole must allow patch of the " + mutating + ` \"webhooks-patch\"`}},
 		"namespaces-watch": {
 			without: aRight{"", namespaces, "watch"},
-			want:    []string{`"cannot read from the cluster"`, `must allow get, list and watch of namespaces`},
+			want:    []string{`"reading from the cluster"`, `must allow get, list and watch of namespaces`},
 		},
 		// The other way to do without a right.
 		"secret-made": {without: aRight{namespace, secrets, "create"}, made: true, ready: true},

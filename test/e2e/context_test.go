@@ -119,7 +119,7 @@ func startContextServer(t *testing.T, w *world) *contextServer {
 	started.Go(func() {
 		l.server, err = w.serve(t.Context(), "context", l.config, append(w.certificateFor(t, "context"), "--kubeconfig", kubeconfig)...)
 	})
-	l.logs(t, `"kind":"Namespace.v1"`, `cannot watch resource \"namespaces\"`, "the ClusterRole gatehouse-context must allow get, list and watch of namespaces")
+	l.logs(t, `"kind":"Namespace.v1"`, `cannot list resource \"namespaces\"`, "the ClusterRole gatehouse-context must allow get, list and watch of namespaces")
 	l.grant(t, "context-reader", reading("", "namespaces", "configmaps"), reading("context.example.com", "limits"))
 	l.bind(t, "context-delegator", "system:auth-delegator")
 	started.Wait()
@@ -242,7 +242,7 @@ func (l *contextServer) missingRight(t *testing.T) {
 	}, metav1.CreateOptions{})
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(l.config, "secret.yaml"), []byte(readDocuments(t, "context-secret.yaml")), 0o600))
-	l.logs(t, `"kind":"Secret.v1"`, `User \"`+contextUser+`\" cannot watch resource \"secrets\"`,
+	l.logs(t, `"kind":"Secret.v1"`, `User \"`+contextUser+`\" cannot list resource \"secrets\"`,
 		`a Role in namespace \"context-params\" must allow get, list and watch of secrets`)
 	support.Eventually(t, "the policy that cannot be evaluated", func() error {
 		return refusal(l.try(client, contextNamespace, "secret", "x"), 422, "is not read from the cluster yet", `resource "secrets"`)

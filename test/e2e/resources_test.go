@@ -169,7 +169,7 @@ func readyz(ctx context.Context, ops string) (int, string, error) {
 
 // logLine is what tests look at of a line of the log.
 type logLine struct {
-	Level, Kind, Object, Error, Hint, Finding, Digest, Ops, Reviews, Missing, Problem string
+	Level, Kind, Object, Error, Hint, Finding, Digest, Ops, Reviews, Missing string
 
 	Message string `json:"msg"`
 	text    string

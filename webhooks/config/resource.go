@@ -132,6 +132,14 @@ func ReadResource(u *unstructured.Unstructured) *Resource {
 	return r
 }
 
+// NativeResource returns a policy or binding of the API server itself, which is one of the types of admissionregistration.k8s.io/v1.
+func NativeResource(kind string, object metav1.Object) *Resource {
+	return &Resource{
+		ResourceID: ResourceID{Kind: kind, Name: object.GetName(), UID: object.GetUID(), Generation: object.GetGeneration()},
+		Value:      object, metadata: metav1.ObjectMeta{Name: object.GetName()},
+	}
+}
+
 // maxResourceBytes bounds one custom resource. Those of real life have a tenth of it;
 // the API server stores three times as much, and all of them are kept in memory.
 const maxResourceBytes = 512 << 10
@@ -263,17 +271,6 @@ func (c *Config) extensible() *Config {
 	out.Mutation.Bindings = slices.Clone(c.Mutation.Bindings)
 	out.Authn.Tokens = slices.Clone(c.Authn.Tokens)
 	out.Authn.Revocations = slices.Clone(c.Authn.Revocations)
-	return &out
-}
-
-// WithoutProfiles returns this configuration without some profiles, by their names in
-// diagnostics.
-func (c *Config) WithoutProfiles(names map[string]bool) *Config {
-	if len(names) == 0 {
-		return c
-	}
-	out := *c
-	out.Sidecar.Profiles = slices.DeleteFunc(slices.Clone(c.Sidecar.Profiles), func(p sidecar.Profile) bool { return names[sidecarProfile+"/"+p.Name] })
 	return &out
 }
 

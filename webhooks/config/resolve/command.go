@@ -2,18 +2,15 @@ package resolve
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -47,7 +44,7 @@ type Cluster interface {
 	// Resources returns the custom resources of Gatehouse's kinds, and whether the cluster knows these kinds.
 	Resources() ([]*config.Resource, bool, error)
 	// Native returns the cluster's own MutatingAdmissionPolicies and ValidatingAdmissionPolicies, and their bindings.
-	Native() (*config.Config, error)
+	Native() ([]*config.Resource, error)
 	// Provide connects specs with the cluster.
 	Provide(*policy.Spec, *sidecar.Spec)
 }
@@ -75,27 +72,28 @@ func ForCommand(in CommandSources) (*CommandConfig, error) {
 		return nil, config.InvalidError(in.Dir, found.Err())
 	}
 	out := &CommandConfig{}
-	documents := *in.Documents
-	resources, err := in.read(out, &documents)
+	resources, err := in.read(out)
 	if err != nil {
 		return nil, err
 	}
-	resolved, found, err := in.resolve(&documents, resources)
-	for err == nil && resolved == nil && dropNative(&documents, found, out) {
-		out.Found = append(out.Found, found...)
-		resolved, found, err = in.resolve(&documents, resources)
+	resolved, err := new(Resolver).Resolve(Input{
+		Documents: in.Documents, Resources: resources, Clustered: true, Tolerant: true,
+		Prepare: func(merged *config.Config) error {
+			in.provide(merged)
+			return nil
+		},
+	})
+	if _, invalid := errors.AsType[diagnostic.List](err); invalid {
+		return nil, config.InvalidError(in.Dir, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	ofDocuments := slices.DeleteFunc(slices.Clone(found), func(d diagnostic.Diagnostic) bool { return d.Source == config.ClusterSource })
+	out.Config, out.Snapshot, out.Found = resolved.Config, resolved.Snapshot, resolved.Diagnostics()
+	ofDocuments := slices.DeleteFunc(slices.Clone(out.Found), func(d diagnostic.Diagnostic) bool { return d.Source == config.ClusterSource })
 	if err := ofDocuments.Err(); err != nil {
 		return nil, config.InvalidError(in.Dir, err)
 	}
-	if resolved == nil {
-		return nil, fmt.Errorf("the configuration of the cluster is invalid:\n%w", found.Err())
-	}
-	out.Config, out.Snapshot, out.Found = resolved.Config, resolved.Snapshot, append(out.Found, found...)
 	for _, one := range resolved.Candidates {
 		switch object := one.Read.Object(); {
 		case one.Use() == Current:
@@ -108,114 +106,31 @@ func ForCommand(in CommandSources) (*CommandConfig, error) {
 			out.LeftOut = append(out.LeftOut, object)
 		}
 	}
-	for i := range found {
-		if isNativeError(&found[i]) && !slices.Contains(out.LeftOut, found[i].Object) {
-			out.LeftOut = append(out.LeftOut, found[i].Object)
-		}
-	}
 	return out, nil
 }
 
-// resolve resolves and compiles. Without a result, the diagnostics have errors.
-func (in *CommandSources) resolve(documents *config.Config, resources []*config.Resource) (*Resolution, diagnostic.List, error) {
-	resolved, err := new(Resolver).Resolve(Input{
-		Documents: documents, Resources: resources, Clustered: true, Tolerant: true,
-		Prepare: func(merged *config.Config) error {
-			in.provide(merged)
-			return nil
-		},
-	})
-	if list, ok := errors.AsType[diagnostic.List](err); ok {
-		return nil, list, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return resolved, resolved.Diagnostics(), nil
-}
-
-// isNativeError reports whether an error is about a policy or binding of the API server itself, which it has accepted all the same: it
-// may be of another version of Kubernetes.
-func isNativeError(d *diagnostic.Diagnostic) bool {
-	return d.Severity == diagnostic.Error && d.Source == config.ClusterSource &&
-		(strings.HasPrefix(d.Object, "ValidatingAdmissionPolicy") || strings.HasPrefix(d.Object, "MutatingAdmissionPolicy"))
-}
-
-// dropNative removes the API server's own policies and bindings that have errors, and reports whether there are any.
-func dropNative(documents *config.Config, found diagnostic.List, out *CommandConfig) bool {
-	dropped := map[string]bool{}
-	for i := range found {
-		if isNativeError(&found[i]) {
-			dropped[found[i].Object] = true
-		}
-	}
-	before := countNative(documents)
-	documents.Policy.Policies = slices.DeleteFunc(documents.Policy.Policies, func(p policy.Policy) bool {
-		return p.Source == config.ClusterSource && dropped["ValidatingAdmissionPolicy/"+p.Name]
-	})
-	documents.Policy.Bindings = slices.DeleteFunc(documents.Policy.Bindings, func(b policy.Binding) bool {
-		return b.Source == config.ClusterSource && dropped["ValidatingAdmissionPolicyBinding/"+b.Name]
-	})
-	documents.Mutation.Policies = slices.DeleteFunc(documents.Mutation.Policies, func(p mutation.Policy) bool {
-		return p.Source == config.ClusterSource && dropped["MutatingAdmissionPolicy/"+p.Name]
-	})
-	documents.Mutation.Bindings = slices.DeleteFunc(documents.Mutation.Bindings, func(b mutation.Binding) bool {
-		return b.Source == config.ClusterSource && dropped["MutatingAdmissionPolicyBinding/"+b.Name]
-	})
-	out.LeftOut = append(out.LeftOut, slices.Sorted(maps.Keys(dropped))...)
-	return countNative(documents) < before
-}
-
-// countNative returns how many policies and bindings of the API server's own kinds there are.
-func countNative(c *config.Config) int {
-	return len(c.Policy.Policies) + len(c.Policy.Bindings) + len(c.Mutation.Policies) + len(c.Mutation.Bindings)
-}
-
-// read returns the custom resources of the cluster, and adds its own policies to the documents.
-func (in *CommandSources) read(out *CommandConfig, documents *config.Config) (resources []*config.Resource, err error) {
+// read returns the custom resources of the cluster, and its own policies, without those whose place a document takes.
+func (in *CommandSources) read(out *CommandConfig) (all []*config.Resource, err error) {
 	if in.Custom {
-		if resources, out.Installed, err = in.Cluster.Resources(); err != nil {
+		if all, out.Installed, err = in.Cluster.Resources(); err != nil {
 			return nil, err
 		}
-		own := map[string]map[string]string{}
-		for _, kind := range config.ResourceKinds() {
-			own[kind.Kind] = documents.Sources(kind.Kind)
+	}
+	if in.Native {
+		native, err := in.Cluster.Native()
+		if err != nil {
+			return nil, err
 		}
-		resources = slices.DeleteFunc(resources, func(r *config.Resource) bool {
-			_, replaced := own[r.Kind][config.ObjectName(r.GetObjectMeta())]
-			return replaced
-		})
+		all = append(all, native...)
 	}
-	if !in.Native {
-		return resources, nil
-	}
-	native, err := in.Cluster.Native()
-	if err == nil {
-		out.Found = append(out.Found, frozenParams(native)...)
-		*documents = *documents.Beside(native)
-	}
-	return resources, err
-}
-
-// frozenParams returns a warning for each policy of the API server whose params it may have stopped to follow.
-// See https://github.com/kubernetes/kubernetes/issues/130887.
-func frozenParams(native *config.Config) (found diagnostic.List) {
-	check := func(kind, name string, params *admissionregistrationv1.ParamKind) {
-		if params != nil && scheme.Scheme.Recognizes(schema.FromAPIVersionAndKind(params.APIVersion, params.Kind)) {
-			found = append(found, diagnostic.Diagnostic{
-				Severity: diagnostic.Warning, Source: config.ClusterSource, Object: kind + "/" + name,
-				Message: "an API server that once had no binding with params of the kind " + params.Kind + " may decide by those of that moment, and not by those of now",
-				Hint:    "restart kube-apiserver if it does, kubernetes#130887",
-			})
+	known := map[string]map[string]string{}
+	return slices.DeleteFunc(all, func(r *config.Resource) bool {
+		if known[r.Kind] == nil {
+			known[r.Kind] = in.Documents.Sources(r.Kind)
 		}
-	}
-	for i := range native.Policy.Policies {
-		check("ValidatingAdmissionPolicy", native.Policy.Policies[i].Name, native.Policy.Policies[i].Spec.ParamKind)
-	}
-	for i := range native.Mutation.Policies {
-		check("MutatingAdmissionPolicy", native.Mutation.Policies[i].Name, native.Mutation.Policies[i].Spec.ParamKind)
-	}
-	return found
+		_, replaced := known[r.Kind][config.ObjectName(r.GetObjectMeta())]
+		return replaced
+	}), nil
 }
 
 // provide connects a configuration with the cluster. Objects of the directory that the cluster does not have, or has in

@@ -12,22 +12,19 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // Resolver decides which version of each custom resource is active beside the documents of a directory, so that a broken
-// resource does not keep the others from being active.
-//
-// If the version that was read has errors:
+// resource does not keep the others from being active. A resource that has errors is left out alone:
 //   - of an object that restricts, the last version without errors is active, if this process had one active;
 //   - an object that permits (an exception, an access token) has no effect;
 //   - of a policy whose expressions never compiled, its failurePolicy decides for what it matches, as in the API server;
-//   - of several objects that conflict, the one that was changed last has the error. All replicas agree on that, whenever they
-//     started. A document of the directory has it only if no resource takes part in the conflict.
+//   - of several objects that conflict, the resource that was changed last has the error. All replicas agree on that, whenever
+//     they started. A document of the directory has it only if no resource takes part in the conflict.
 type Resolver struct {
 	// good are the versions that were active last without errors, by the name of the object in diagnostics.
 	good map[string]*config.Resource
@@ -39,8 +36,7 @@ type Input struct {
 	Resources []*config.Resource
 	// Clustered is true if there are custom resources, even if they are none at present.
 	Clustered bool
-	// Tolerant is true if errors in documents need not make the whole invalid: broken expressions of policies, and profiles
-	// that need a custom resource which is not there.
+	// Tolerant is true if expressions of documents that do not compile need not make the whole invalid.
 	Tolerant bool
 	// Prepare connects a configuration with what it looks up, before it is compiled. One resolution may call it several times; the last
 	// call is for the configuration of the result.
@@ -74,7 +70,7 @@ const (
 )
 
 // isCurrent reports whether the version that was read is the one that is compiled.
-func (c *Candidate) isCurrent() bool { return sameVersion(c.use, c.Read) }
+func (c *Candidate) isCurrent() bool { return c.use != nil && c.use.ResourceID == c.Read.ResourceID }
 
 // Use returns which version of the resource is active.
 func (c *Candidate) Use() Use {
@@ -88,11 +84,6 @@ func (c *Candidate) Use() Use {
 	}
 }
 
-// sameVersion reports whether two readings are of the same version of an object.
-func sameVersion(a, b *config.Resource) bool {
-	return a != nil && b != nil && a.ResourceID == b.ResourceID
-}
-
 // Resolution is a valid configuration, compiled.
 type Resolution struct {
 	Config   *config.Config
@@ -100,8 +91,6 @@ type Resolution struct {
 	// Candidates are the custom resources in the order of their names. Clustered is true if there may be any.
 	Candidates []*Candidate
 	Clustered  bool
-	// leftOut are errors of documents that are not active because of them.
-	leftOut diagnostic.List
 }
 
 // resolution is the work on one Resolution.
@@ -111,70 +100,54 @@ type resolution struct {
 	good   map[string]*config.Resource
 	all    []*Candidate
 	byName map[string]*Candidate
-	// without are the profiles of the directory that are left out, and leftOut is why.
-	without map[string]bool
-	leftOut diagnostic.List
 }
 
 // Resolve compiles documents with custom resources. The error is about the documents: no version of the resources makes them
-// valid.
+// valid. It compiles once if there are no errors, and again after resources that have some were left out.
 func (r *Resolver) Resolve(in Input) (*Resolution, error) {
 	a := r.begin(in)
-	of, found, err := a.compile()
-	if err != nil {
-		return nil, err
-	}
-	if found.Err() != nil {
-		a.note(found)
-		// Only profiles and tokens can conflict. To find out which, they alone are compiled repeatedly, and not the policies.
-		a.compileUntilValid(func(c *config.Config) error { _, err := sidecar.Compile(c.Sidecar); return err })
-		a.compileUntilValid(func(c *config.Config) error {
-			if err := in.Prepare(c); err != nil {
-				return err
-			}
-			_, err := authn.Compile(c.Authn)
-			return err
-		})
-		if of, found, err = a.compilePolicies(); err != nil {
+	for {
+		merged, found := a.merged()
+		if a.leaveOut(found, false) {
+			continue // a document takes precedence
+		}
+		if err := in.Prepare(merged); err != nil {
 			return nil, err
 		}
+		snapshot, err := webhooks.Compile(merged.Spec())
+		if err == nil {
+			found = snapshot.Warnings()
+		} else if list, ok := errors.AsType[diagnostic.List](err); ok {
+			found = list
+		} else {
+			return nil, err
+		}
+		if a.leaveOut(found, snapshot != nil) {
+			continue
+		}
+		if ofDocuments := a.ofDocuments(found); snapshot == nil || !in.Tolerant && ofDocuments.Err() != nil {
+			return nil, cmp.Or(ofDocuments.Err(), found.Err())
+		}
+		return &Resolution{Config: merged, Snapshot: snapshot, Candidates: a.all, Clustered: in.Clustered}, nil
 	}
-	if of == nil {
-		return nil, found.Err()
-	}
-	if ofDocuments := a.ofDocuments(found); !in.Tolerant && ofDocuments.Err() != nil {
-		return nil, ofDocuments.Err()
-	}
-	a.note(found)
-	return of, nil
 }
 
 // begin makes each resource a Candidate with its newest version without errors of its own.
 func (r *Resolver) begin(in Input) *resolution {
-	a := &resolution{Input: in, good: r.good, byName: make(map[string]*Candidate, len(in.Resources)), without: map[string]bool{}}
+	a := &resolution{Input: in, good: r.good, byName: make(map[string]*Candidate, len(in.Resources))}
 	for _, one := range in.Resources {
 		if one.Deleting && Permits(one.Kind) {
 			continue // its deletion takes back what it permits, whatever finalizer keeps the object
 		}
 		c := &Candidate{Read: one, use: one, Found: slices.Clone(one.Found)}
 		if one.Found.Err() != nil || one.Value == nil {
-			c.use = a.previous(one)
+			c.use = a.previous(c)
 		}
 		a.all = append(a.all, c)
 		a.byName[one.Object()] = c
 	}
 	slices.SortFunc(a.all, func(a, b *Candidate) int { return cmp.Compare(a.Read.Object(), b.Read.Object()) })
 	return a
-}
-
-// note adds diagnostics to the candidates whose version that was read they are about. Conflicts are left to blame.
-func (a *resolution) note(found diagnostic.List) {
-	for _, f := range found {
-		one := a.byName[f.Object]
-		if f.Source == config.ClusterSource && f.Others == "" && one != nil && one.isCurrent() && !slices.Contains(one.Found, f) {
-			one.Found = append(one.Found, f)
-		}
-	}
 }
 
 // merged returns the documents with the versions of the candidates.
@@ -189,152 +162,86 @@ func (a *resolution) merged() (*config.Config, diagnostic.List) {
 			used = append(used, one.use)
 		}
 	}
-	return a.Documents.WithoutProfiles(a.without).With(used)
+	return a.Documents.With(used)
 }
 
-// compile compiles everything. Without a result there are errors among the diagnostics.
-func (a *resolution) compile() (*Resolution, diagnostic.List, error) {
-	merged, found := a.merged()
-	if err := a.Prepare(merged); err != nil {
-		return nil, nil, err
-	}
-	snapshot, err := webhooks.Compile(merged.Spec())
-	if err != nil {
-		list, ok := errors.AsType[diagnostic.List](err)
-		if !ok {
-			return nil, nil, err
-		}
-		return nil, append(found, list...), nil
-	}
-	return &Resolution{
-		Config: merged, Snapshot: snapshot, Candidates: a.all, leftOut: a.leftOut, Clustered: a.Clustered,
-	}, append(found, snapshot.Warnings()...), nil
-}
-
-// compileUntilValid replaces versions by previous ones until a part compiles, or no Candidate is left to blame.
-func (a *resolution) compileUntilValid(compile func(*config.Config) error) {
-	for {
-		merged, found := a.merged()
-		if err := compile(merged); err != nil {
-			list, _ := errors.AsType[diagnostic.List](err)
-			found = append(found, list...)
-		}
-		if !a.blame(found) {
-			return
-		}
-	}
-}
-
-// compilePolicies compiles everything, and replaces versions of policies, bindings and exceptions by previous ones until that
-// is possible.
-func (a *resolution) compilePolicies() (of *Resolution, found diagnostic.List, err error) {
-	for {
-		of, found, err = a.compile()
-		if err != nil || !a.blamePolicies(found, of != nil) {
-			return of, found, err
-		}
-	}
-}
-
-// blame replaces one version for each error that is not of a policy, and reports whether there was one.
-func (a *resolution) blame(found diagnostic.List) (again bool) {
-	a.note(found)
-	touched := map[*Candidate]bool{}
-	for _, f := range found {
-		if f.Severity != diagnostic.Error || strings.HasPrefix(f.Object, "AdmissionPolicy/") {
-			continue
-		}
-		victim, known := a.victim(&f, touched)
-		switch {
-		case known:
-			again = true
-		case victim != nil:
-			touched[victim], again = true, true
-			a.replace(victim, &f)
-		case a.Tolerant && a.Clustered && strings.HasPrefix(f.Object, "SidecarProfile/") && !a.without[f.Object]:
-			// It may need a resource that is gone, or was not read yet.
-			a.without[f.Object], again = true, true
-			a.leftOut = append(a.leftOut, f)
-		}
-	}
-	return again
-}
-
-// victim returns the Candidate that has to change because of an error: of those that take part in it, the one that was changed
-// last. Known is true if the version of one of them was replaced already.
-func (a *resolution) victim(f *diagnostic.Diagnostic, touched map[*Candidate]bool) (victim *Candidate, known bool) {
-	for _, name := range append(strings.Fields(f.Others), f.Object) {
-		one := a.byName[name]
-		if one == nil || one.use == nil {
-			continue
-		}
-		if touched[one] {
-			return nil, true
-		}
-		if victim == nil || changedLater(one.use, victim.use) {
-			victim = one
-		}
-	}
-	return victim, false
-}
-
-// changedLater reports whether a was changed after b. All replicas get the same answer.
-func changedLater(a, b *config.Resource) bool {
-	return cmp.Or(a.ChangedAt.Compare(b.ChangedAt), cmp.Compare(a.Object(), b.Object())) > 0
-}
-
-// replace replaces the version of a Candidate by the previous one, or by none.
-func (a *resolution) replace(one *Candidate, f *diagnostic.Diagnostic) {
-	current := one.isCurrent()
-	if current {
-		said := *f
-		if f.Object != one.Read.Object() {
-			said = diagnostic.Diagnostic{
-				Severity: diagnostic.Error, Source: config.ClusterSource, Object: one.Read.Object(), Field: "spec", Hint: f.Hint,
-				Message: fmt.Sprintf("breaks %s, and was changed last: %s: %s", f.Object, f.Field, f.Message),
-			}
-		}
-		if !slices.Contains(one.Found, said) {
-			one.Found = append(one.Found, said)
-		}
-	}
-	previous := a.previous(one.Read)
-	if !current || previous == nil || sameVersion(previous, one.Read) {
-		previous = nil
-	}
-	one.use = previous
-}
-
-// blamePolicies replaces versions of policies, bindings and exceptions that have errors, and reports whether there was one. A
-// policy whose expressions do not compile and that has no previous version stays: its failurePolicy needs what it matches.
-func (a *resolution) blamePolicies(found diagnostic.List, compiled bool) (again bool) {
-	again = a.blame(found)
+// leaveOut adds diagnostics to the candidates that they are about, and replaces the version of each that has an error by the
+// previous one, or by none. It reports whether it has replaced one, so that the rest has to be compiled again. Compiled is true
+// if the rest compiles nevertheless.
+func (a *resolution) leaveOut(found diagnostic.List, compiled bool) (again bool) {
 	for _, one := range a.all {
 		one.broken = false
 	}
 	for _, f := range found {
-		one := a.byName[f.Object]
-		if f.Severity != diagnostic.Error || f.Source != config.ClusterSource || one == nil || one.use == nil || one.broken ||
-			!strings.HasPrefix(f.Object, "AdmissionPolicy/") {
+		if one := a.byName[f.Object]; f.Source == config.ClusterSource && f.Others == "" && one != nil && one.isCurrent() {
+			one.note(f)
+		}
+	}
+	left := map[*Candidate]bool{}
+	for i := range found {
+		f := &found[i]
+		if f.Severity != diagnostic.Error {
 			continue
 		}
-		previous := a.previous(one.Read)
-		switch {
-		case one.isCurrent() && previous != nil && !sameVersion(previous, one.Read):
-			a.replace(one, &f)
-			again = true
-		case compiled || a.compilesWithoutExpressions(one):
-			one.broken = true
-		default:
-			a.replace(one, &f)
-			again = true
+		one := a.lastChanged(f, left)
+		if one == nil {
+			continue
 		}
+		previous := a.previous(one)
+		if previous == nil && (compiled || a.compilesWithoutExpressions(one)) {
+			one.broken = true // a policy: its failurePolicy needs what it matches. An exception exempts nothing.
+			continue
+		}
+		if one.isCurrent() && f.Others != "" {
+			one.note(conflict(one, f))
+		}
+		one.use = previous
+		left[one], again = true, true
 	}
 	return again
 }
 
-// compilesWithoutExpressions reports whether a policy compiles but for its expressions.
+// note adds a diagnostic, once.
+func (c *Candidate) note(f diagnostic.Diagnostic) {
+	if !slices.Contains(c.Found, f) {
+		c.Found = append(c.Found, f)
+	}
+}
+
+// lastChanged returns, of the candidates that take part in an error, the one that was changed last. All replicas get the same
+// answer. It returns nil if only documents take part, or one that was left out since.
+func (a *resolution) lastChanged(f *diagnostic.Diagnostic, left map[*Candidate]bool) (last *Candidate) {
+	for _, name := range append(strings.Fields(f.Others), f.Object) {
+		one := a.byName[name]
+		if left[one] {
+			return nil
+		}
+		if one == nil || one.use == nil {
+			continue
+		}
+		if last == nil || cmp.Or(one.use.ChangedAt.Compare(last.use.ChangedAt), cmp.Compare(one.Read.Object(), last.Read.Object())) > 0 {
+			last = one
+		}
+	}
+	return last
+}
+
+// conflict returns the diagnostic of a candidate about an error in which others take part.
+func conflict(one *Candidate, f *diagnostic.Diagnostic) diagnostic.Diagnostic {
+	if f.Object == one.Read.Object() {
+		return *f
+	}
+	return diagnostic.Diagnostic{
+		Severity: diagnostic.Error, Source: config.ClusterSource, Object: one.Read.Object(), Field: "spec", Hint: f.Hint,
+		Message: fmt.Sprintf("breaks %s, and was changed last: %s: %s", f.Object, f.Field, f.Message),
+	}
+}
+
+// compilesWithoutExpressions reports whether a candidate is a policy that compiles but for its expressions.
 func (a *resolution) compilesWithoutExpressions(one *Candidate) bool {
+	if _, is := one.use.Value.(*v1alpha1.AdmissionPolicy); !is {
+		return false
+	}
 	alone, _ := a.Documents.With([]*config.Resource{one.use})
 	_, err := policy.Compile(policy.Spec{
 		AdmissionPolicies: alone.Policy.AdmissionPolicies[len(alone.Policy.AdmissionPolicies)-1:], Configuration: alone.Policy.Configuration, KeepBroken: true,
@@ -344,29 +251,22 @@ func (a *resolution) compilesWithoutExpressions(one *Candidate) bool {
 
 // ofDocuments returns the diagnostics about documents of the directory.
 func (a *resolution) ofDocuments(found diagnostic.List) diagnostic.List {
-	var list diagnostic.List
-	for _, f := range found {
-		if f.Source != config.ClusterSource || a.byName[f.Object] == nil {
-			list = append(list, f)
-		}
-	}
-	return list
+	return slices.DeleteFunc(slices.Clone(found), func(f diagnostic.Diagnostic) bool {
+		return f.Source == config.ClusterSource && a.byName[f.Object] != nil
+	})
 }
 
 // Permits reports whether objects of a kind allow what is otherwise refused.
 func Permits(kind string) bool { return kind == "PolicyException" || kind == "AccessToken" }
 
-// previous returns the version to use in place of one with errors, nil for none.
-func (a *resolution) previous(r *config.Resource) *config.Resource {
-	good := a.good[r.Object()]
-	switch {
-	case good == nil || good.UID != r.UID:
+// previous returns the version to use in place of the one that a candidate has, nil for none: what its author did not mean to permit
+// must not be permitted.
+func (a *resolution) previous(c *Candidate) *config.Resource {
+	good := a.good[c.Read.Object()]
+	if good == nil || good.UID != c.Read.UID || good.ResourceID == c.Read.ResourceID || !c.isCurrent() || Permits(c.Read.Kind) {
 		return nil
-	case Permits(r.Kind):
-		return nil // They permit: what their author did not mean to permit must not be.
-	default:
-		return good
 	}
+	return good
 }
 
 // Remember keeps the versions that are active without errors.
@@ -396,7 +296,6 @@ func (of *Resolution) Diagnostics() diagnostic.List {
 		return of.Snapshot.Warnings()
 	}
 	list := slices.DeleteFunc(of.Snapshot.Warnings(), func(f diagnostic.Diagnostic) bool { return f.Source == config.ClusterSource })
-	list = append(list, of.leftOut...)
 	for _, one := range of.Candidates {
 		list = append(list, one.Found...)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"hash/maphash"
 	"log/slog"
-	"maps"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -25,8 +24,7 @@ import (
 )
 
 // Active is the active configuration of a server. It logs and counts what becomes of each
-// configuration that is read, and repeats problems while they last. Its methods are called by
-// one goroutine; the snapshot may be loaded by any.
+// configuration that is read. Its methods are called by one goroutine; the snapshot may be loaded by any.
 type Active struct {
 	Dir     string
 	Log     *slog.Logger
@@ -42,10 +40,8 @@ type Active struct {
 	// Config is the source of the snapshot, if there are custom resources: others are checked
 	// against it.
 	Config atomic.Pointer[config.Config]
-	// problem identifies the problem that lasts, "" without one, and repeat logs it again. It was logged at loggedAt.
-	problem  string
-	repeat   func()
-	loggedAt time.Time
+	// problem is the problem that was logged and lasts, "" without one.
+	problem string
 	// logged are the diagnostics of active custom resources that were logged.
 	logged map[string]bool
 	// complete is false if a part of it does not compile.
@@ -116,10 +112,9 @@ func (u *Active) activate(of *resolve.Resolution) {
 	u.logged = logged
 	switch {
 	case broken != nil:
-		n, first := countErrors(broken)
-		u.notify(u.Log.Error, describeErrors(found), "errors", n, first)
+		u.warn(u.Log.Error, describeErrors(found), broken)
 	case len(u.emptied) > 0:
-		u.notify(u.Log.Warn, "files have lost all their documents, which do not apply any more", "files", len(u.emptied), u.emptied[0])
+		u.warn(u.Log.Warn, "files have lost all their documents, which do not apply any more", errors.New(u.emptied[0]))
 	default:
 		u.problem = ""
 	}
@@ -131,31 +126,16 @@ func (u *Active) activate(of *resolve.Resolution) {
 // fill the log. An exception has at most 21.
 const maxPerResource = 25
 
-// limitPerResource returns the diagnostics with at most maxPerResource of each custom
-// resource, and the number of the rest. Those of documents are all kept: their author reads
-// the log.
+// limitPerResource returns the diagnostics with at most maxPerResource of each custom resource: its conditions count the others.
+// Those of documents are all kept: their author reads the log.
 func limitPerResource(found diagnostic.List) diagnostic.List {
-	few := make(diagnostic.List, 0, len(found))
 	counts := map[string]int{}
-	severest := map[string]diagnostic.Severity{}
-	for _, f := range found {
+	return slices.DeleteFunc(slices.Clone(found), func(f diagnostic.Diagnostic) bool {
 		if f.Source == config.ClusterSource {
-			if counts[f.Object]++; counts[f.Object] > maxPerResource {
-				if severest[f.Object] != diagnostic.Error {
-					severest[f.Object] = f.Severity
-				}
-				continue
-			}
+			counts[f.Object]++
 		}
-		few = append(few, f)
-	}
-	for _, object := range slices.Sorted(maps.Keys(severest)) {
-		few = append(few, diagnostic.Diagnostic{
-			Severity: severest[object], Source: config.ClusterSource, Object: object,
-			Message: "and " + diagnostic.Count(counts[object]-maxPerResource, "more diagnostic"), Hint: "the conditions of the object have the errors too",
-		})
-	}
-	return few
+		return counts[f.Object] > maxPerResource && f.Source == config.ClusterSource
+	})
 }
 
 // limitGarbage has garbage collected often while a configuration is compiled: much garbage
@@ -196,11 +176,7 @@ func (u *Active) keepActive(c *config.Config, err error) {
 		serves = "the previous one, which has errors, stays active"
 	}
 	u.problem = "" // each attempt is logged
-	n, first := countErrors(err)
-	u.notify(u.Log.Error, "configuration rejected; "+serves, "errors", n, first)
-	if list, ok := errors.AsType[diagnostic.List](err); ok {
-		err = limitPerResource(list)
-	}
+	u.warn(u.Log.Error, "configuration rejected; "+serves, err)
 	logDiagnostics(u.Log, err)
 	u.Metrics.ConfigFailed() // behind the lines that say why
 }
@@ -262,27 +238,13 @@ func (u *Active) accessTokensOf(c *config.Config, set *authn.Set) []accessToken 
 // sum returns a short identification of the hash of a token.
 func (u *Active) sum(token *authn.Token) uint64 { return maphash.String(u.Seed, token.Spec.SHA256) }
 
-// notify logs a problem now, and again while it lasts. A problem that is repeated already is
-// not logged anew. The attribute counts has the number n, and first is the first of them.
-func (u *Active) notify(write func(string, ...any), message, counts string, n int, first string) {
-	since := time.Now()
-	if u.problem == message+first {
-		return
+// warn logs a problem, unless it was logged and lasts.
+func (u *Active) warn(write func(string, ...any), message string, err error) {
+	n, first := countErrors(err)
+	if u.problem != message+first {
+		write(message, "dir", u.Dir, "errors", n, "first", first)
 	}
-	u.problem, u.loggedAt = message+first, since
-	write(message, "dir", u.Dir)
-	u.repeat = func() { write("still: "+message, "dir", u.Dir, "since", since, counts, n, "first", first) }
-}
-
-// remindEvery is the interval of reminders: short enough to be at the end of a log, long enough not to fill it.
-const remindEvery = 10 * time.Minute
-
-// remind logs a problem that lasts if it was last logged ten minutes ago.
-func (u *Active) remind() {
-	if u.problem != "" && time.Since(u.loggedAt) >= remindEvery {
-		u.loggedAt = time.Now()
-		u.repeat()
-	}
+	u.problem = message + first
 }
 
 // emptiedBy returns the files of a configuration that have lost all their documents: they
@@ -312,29 +274,12 @@ func emptiedFiles(severity diagnostic.Severity, files []string) diagnostic.List 
 
 // describeErrors returns the effect of the errors of an active configuration.
 func describeErrors(found diagnostic.List) string {
-	const (
-		policies   = "policies do not compile: their failurePolicy decides for matching requests"
-		exceptions = "exceptions are invalid: they exempt nothing"
-		resources  = "custom resources have errors: their last version without errors stays active; without one, a policy's failurePolicy decides (hint: kubectl get gatehouse)"
-	)
-	var ofPolicies, ofExceptions bool
-	for _, f := range found {
-		if f.Severity == diagnostic.Error && f.Source == config.ClusterSource {
-			return resources
-		}
-		if f.Severity == diagnostic.Error {
-			ofException := strings.HasPrefix(f.Object, "PolicyException/")
-			ofPolicies, ofExceptions = ofPolicies || !ofException, ofExceptions || ofException
-		}
+	if slices.ContainsFunc(found, func(f diagnostic.Diagnostic) bool {
+		return f.Severity == diagnostic.Error && f.Source == config.ClusterSource
+	}) {
+		return "custom resources have errors: their last version without errors stays active; without one, a policy's failurePolicy decides (hint: kubectl get gatehouse)"
 	}
-	switch {
-	case ofPolicies && ofExceptions:
-		return policies + "; " + exceptions
-	case ofExceptions:
-		return exceptions
-	default:
-		return policies
-	}
+	return "expressions do not compile: the failurePolicy of such a policy decides for matching requests; such an exception exempts nothing"
 }
 
 // countErrors returns the number of errors and the first one.

@@ -14,7 +14,7 @@ func logDiagnostics(log *slog.Logger, err error) {
 		log.Error("configuration error", "error", err.Error())
 		return
 	}
-	for _, f := range list {
+	for _, f := range limitPerResource(list) {
 		logDiagnostic(log, f)
 	}
 }

@@ -32,8 +32,8 @@ type Reconciler struct {
 	// NotSent returns a function that returns remarks on what an object matches and the API server does not send, and on what it
 	// costs to send it. It may be nil, and so may its result.
 	NotSent func(*config.Config) func(object any) (notSent, warnings []string)
-	// Renotify has at most three channels. A value means that the report about the same resources has changed.
-	Renotify []<-chan struct{}
+	// Renotify have a value when the report about the same resources has changed. They may be nil.
+	Renotify [2]<-chan struct{}
 	// RefuseEmptied makes a file that has lost all its documents an error.
 	RefuseEmptied bool
 
@@ -68,18 +68,12 @@ type CustomResources interface {
 	Wait(ctx context.Context) error
 }
 
-// Between two activations of custom resources is a rest of restFactor times the duration of the last one, so that endless
-// changes leave processor time to reviews.
+// Custom resources that change within batchPeriod, as those of one kubectl apply do, are activated together. After an activation is a
+// rest of restFactor times its duration, so that endless changes leave processor time to reviews.
 const (
-	restFactor = 5
-	maxRest    = 5 * time.Second
-)
-
-// Custom resources that change within batchPeriod of each other, as those of one kubectl apply do, are activated together. No
-// change waits longer than maxBatch for the next one.
-const (
-	batchPeriod = 100 * time.Millisecond
-	maxBatch    = 500 * time.Millisecond
+	batchPeriod = 200 * time.Millisecond
+	restFactor  = 5
+	maxRest     = 5 * time.Second
 )
 
 // firstRead bounds how long a start waits for the first reading of the custom resources.
@@ -153,12 +147,9 @@ func (r *Reconciler) Run(ctx context.Context, state string) {
 		case <-ctx.Done():
 		}
 	})
-	var renotify [3]<-chan struct{}
-	copy(renotify[:], r.Renotify)
 	incomplete := time.NewTicker(time.Second)
 	defer incomplete.Stop()
-	reminders := time.NewTicker(time.Minute)
-	defer reminders.Stop()
+	var batch <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -166,16 +157,18 @@ func (r *Reconciler) Run(ctx context.Context, state string) {
 		case read := <-readings:
 			r.reconcileDocuments(ctx, read.documents, read.err)
 		case <-changed:
-			if all := r.Resources.All(); time.Now().Before(r.restUntil) && !resolve.SameResources(all, r.resources) {
-				r.withdraw(all)
+			changed, batch = nil, time.After(batchPeriod)
+		case <-batch:
+			changed, batch = r.Resources.Changed(), nil
+			if rest := time.Until(r.restUntil); rest > 0 {
+				r.withdraw(r.Resources.All()) // access tokens end meanwhile
+				batch = time.After(rest)
+			} else {
+				r.reconcileResources(ctx)
 			}
-			r.awaitBatch(ctx)
-			r.reconcileResources(ctx)
-		case <-renotify[0]:
+		case <-r.Renotify[0]:
 			r.notify()
-		case <-renotify[1]:
-			r.notify()
-		case <-renotify[2]:
+		case <-r.Renotify[1]:
 			r.notify()
 		case <-incomplete.C:
 			if r.complete.Load() {
@@ -183,8 +176,6 @@ func (r *Reconciler) Run(ctx context.Context, state string) {
 				continue
 			}
 			r.reconcileResources(ctx)
-		case <-reminders.C:
-			r.Current.remind()
 		}
 	}
 }
@@ -262,45 +253,6 @@ func (r *Reconciler) checkLost(documents *config.Config) error {
 	emptied := r.Current.emptiedBy(documents)
 	documents.Unread.Paths = append(documents.Unread.Paths, emptied...)
 	return emptiedFiles(diagnostic.Error, emptied).Err()
-}
-
-// awaitBatch waits until the rest is over and the custom resources stop changing, at most maxBatch after the rest. Access
-// tokens that are deleted or revoked end during the rest.
-func (r *Reconciler) awaitBatch(ctx context.Context) {
-	rested := time.NewTimer(time.Until(r.restUntil))
-	defer rested.Stop()
-	changed, again := r.Resources.Changed(), (<-chan time.Time)(nil)
-	for resting := true; resting; {
-		select {
-		case <-changed:
-			began := time.Now()
-			r.withdraw(r.Resources.All())
-			changed, again = nil, time.After(max(batchPeriod, restFactor*time.Since(began)))
-		case <-again:
-			changed, again = r.Resources.Changed(), nil
-		case <-rested.C:
-			resting = false
-		case <-ctx.Done():
-			return
-		}
-	}
-	longest := time.NewTimer(maxBatch)
-	defer longest.Stop()
-	for {
-		still := time.NewTimer(batchPeriod)
-		select {
-		case <-r.Resources.Changed():
-			still.Stop()
-		case <-still.C:
-			return
-		case <-longest.C:
-			still.Stop()
-			return
-		case <-ctx.Done():
-			still.Stop()
-			return
-		}
-	}
 }
 
 // withdraw ends access tokens that are deleted or revoked in custom resources that are not activated yet.

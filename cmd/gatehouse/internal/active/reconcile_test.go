@@ -70,13 +70,12 @@ spec: {sha256: `+hash+`, user: {username: ci}, expiresAt: "2000-02-01T00:00:00Z"
 			t.Fatal("the token is not good")
 		}
 
-		<-resources.Changed()
 		c.restUntil = time.Now().Add(time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			c.awaitBatch(ctx)
+			c.Run(ctx, loaded.State)
 		}()
 		resources.hand(token, customPolicy(t, 2, "p", "!false"))
 		time.Sleep(time.Second)

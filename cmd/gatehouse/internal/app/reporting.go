@@ -24,7 +24,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/podcount"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
-	crdversion "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/version"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/leader"
@@ -39,7 +38,6 @@ import (
 type reporting struct {
 	status        *status.Controller
 	candidate     *leader.Candidate
-	definitions   *crdversion.Definitions
 	registrations *cluster.Registrations
 	// audits is nil without --audit-every, and pods without --count-pods-every.
 	audits *background.Controller
@@ -50,7 +48,7 @@ type reporting struct {
 	assumed bool
 }
 
-// Requests of status and definitions share a client of their own, so that they never delay
+// Requests of status have a client of their own, so that they never delay
 // lookups of reviews. Its rate is that of writes of status.
 const (
 	reportingQPS, reportingBurst = 20, 40
@@ -94,20 +92,18 @@ func (r *reporting) notSent(c *config.Config) func(object any) (notSent, warning
 // follow connects the reconciler with its reports.
 func (r *reporting) follow(c *active.Reconciler) {
 	c.Report = func(report status.Report) {
-		report.Outdated = r.definitions.Outdated()
 		if r.rules != nil {
 			report.Needs = r.rules.report()
 		}
 		r.status.Use(report)
 	}
 	c.NotSent = r.notSent
-	c.Renotify = []<-chan struct{}{r.definitions.Changed(), nil, nil}
 	if r.registrations != nil {
-		c.Renotify[1] = r.registrations.Changed()
+		c.Renotify[0] = r.registrations.Changed()
 	}
 	if r.rules != nil {
 		r.rules.complete = func() bool { return c.CheckComplete() == nil }
-		c.Renotify[2] = r.rules.publisher.Changed()
+		c.Renotify[1] = r.rules.publisher.Changed()
 	}
 }
 
@@ -142,7 +138,7 @@ func (r *reporting) run(ctx context.Context, group *errgroup.Group) {
 	if r.rules != nil {
 		elected = append(elected, r.rules.publisher.Lead)
 	}
-	for _, run := range []func(context.Context){r.status.Run, r.definitions.Run, func(ctx context.Context) { r.candidate.Run(ctx, elected...) }} {
+	for _, run := range []func(context.Context){r.status.Run, func(ctx context.Context) { r.candidate.Run(ctx, elected...) }} {
 		group.Go(func() error {
 			run(ctx)
 			return nil
@@ -165,13 +161,9 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
 	}
-	checked, err := crdversion.New(objects, log)
-	if err != nil {
-		return nil, err
-	}
 	replica, namespace := certstore.ReplicaName(f.replica), f.ownNamespace()
 	recorder := events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: replica, Log: log})
-	r := &reporting{definitions: checked, candidate: leader.New(leader.Config{
+	r := &reporting{candidate: leader.New(leader.Config{
 		Leases: client.CoordinationV1(), Namespace: namespace, Name: install.DefaultGroup + "-status", Replica: replica, Log: log,
 	})}
 	metrics.Registry.MustRegister(r.candidate)
@@ -193,7 +185,9 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 		}
 		cfg.Pods = r.pods.Counts
 	}
-	r.status = status.New(cfg)
+	if r.status, err = status.New(cfg); err != nil {
+		return nil, err
+	}
 	metrics.Registry.MustRegister(r.status)
 	names := f.registrationNames()
 	if r.assumed = !f.changed("registration") && len(names) == 0; r.assumed {

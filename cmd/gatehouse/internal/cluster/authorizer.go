@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
@@ -31,11 +31,9 @@ const (
 // access asks the API server who may do what, by SubjectAccessReviews.
 type access struct {
 	delegate authorizer.Authorizer
-	log      *slog.Logger
 	reviews  *prometheus.CounterVec
-	// last is the class of the error that was logged last. Callers choose what is
-	// asked, and so when errors come and go: lines bounds how often they are logged.
-	last  atomic.Value
+	problems *problemlog.Log
+	// lines bounds how often errors are logged: callers choose what is asked, and so when errors come and go.
 	lines *rate.Limiter
 }
 
@@ -49,9 +47,9 @@ func newAccess(client authorizationv1client.AuthorizationV1Interface, log *slog.
 	if err != nil {
 		return nil, err
 	}
-	a := &access{delegate: delegate, log: log, reviews: reviews, lines: rate.NewLimiter(rate.Every(10*time.Second), 10)}
-	a.last.Store(apierr.None)
-	return a, nil
+	return &access{
+		delegate: delegate, reviews: reviews, problems: problemlog.New(log, "the authorizer of policies"), lines: rate.NewLimiter(rate.Every(10*time.Second), 10),
+	}, nil
 }
 
 // authorizer is what a Spec takes.
@@ -78,9 +76,11 @@ func (a *access) authorize(ctx context.Context, what authorizer.Attributes) (aut
 		result = "allowed"
 	}
 	a.reviews.WithLabelValues(result).Inc()
-	if class := classify(err); a.last.Swap(class) != class && class != apierr.None && ctx.Err() == nil && a.lines.Allow() {
-		const longest = 1 << 10
-		a.log.Error("the authorizer of policies fails", "error", truncate.Bytes(err.Error(), longest))
+	const check, longest = "check authorization", 1 << 10
+	if err == nil {
+		a.problems.Recover(check)
+	} else if ctx.Err() == nil && a.lines.Allow() {
+		a.problems.Report(check, string(classify(err)), truncate.Bytes(err.Error(), longest), "policies that check the authorizer cannot be decided until then")
 	}
 	return decision, reason, err
 }

@@ -11,18 +11,15 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/clients"
@@ -44,14 +41,13 @@ const (
 // Cluster is a connection to an API server. It is safe for concurrent use.
 type Cluster struct {
 	log        *slog.Logger
-	namespaces corev1client.NamespaceInterface
 	dynamic    dynamic.Interface
 	discovery  *discovery.DiscoveryClient
 	access     *access
 	liveGetter *liveGetter
 	metrics    *metrics
-	// followed is the follower of namespaces, nil until they are needed.
-	followed atomic.Pointer[follower]
+	// namespaces is the follower of namespaces, nil until they are needed. It runs from then on.
+	namespaces atomic.Pointer[follower]
 
 	// ctx ends with the Cluster. Followers begin and end with configurations, not
 	// with calls.
@@ -62,16 +58,10 @@ type Cluster struct {
 	begin time.Time
 	ready atomic.Bool
 	mu    sync.Mutex
-	// running are the followers that run.
-	running map[target]*running
+	// params are the followers of params, with what stops each.
+	params map[Target]*running
 	// resources are the followers of the custom resources, which run for ever.
 	resources []*follower
-}
-
-// target is the target of a follower: namespaces, or params, which may be namespaces too.
-type target struct {
-	Target
-	namespaces bool
 }
 
 type running struct {
@@ -90,25 +80,20 @@ func New(config *rest.Config, version string, log *slog.Logger) (*Cluster, error
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a client for %s: %w", config.Host, err)
 	}
-	c := &Cluster{log: log, begin: time.Now(), running: map[target]*running{}, metrics: newMetrics()}
+	c := &Cluster{log: log, begin: time.Now(), params: map[Target]*running{}, metrics: newMetrics()}
 	if err := c.clients(config, client); err != nil {
 		return nil, fmt.Errorf("cannot create a client for %s: %w", config.Host, err)
 	}
 	c.ctx, c.close = context.WithCancel(context.Background())
-	c.liveGetter = newLiveGetter(c.ctx, c.followed.Load)
+	c.liveGetter = newLiveGetter(c.ctx, c.namespaces.Load)
 	return c, nil
 }
 
 func (c *Cluster) clients(config *rest.Config, client *http.Client) error {
-	// Built-in kinds are read in the encoding that is cheaper for both sides.
+	// Checks of rights are part of reviews: they take the encoding that is cheaper for both sides.
 	typed := rest.CopyConfig(config)
 	typed.ContentType = "application/vnd.kubernetes.protobuf"
 	typed.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	core, err := corev1client.NewForConfigAndClient(typed, client)
-	if err != nil {
-		return err
-	}
-	c.namespaces = core.Namespaces()
 	authorization, err := authorizationv1client.NewForConfigAndClient(typed, client)
 	if err != nil {
 		return err
@@ -145,15 +130,25 @@ func (c *Cluster) view(n WatchTargets) *View {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n.Namespaces {
-		t := target{Target{Kind: corev1.SchemeGroupVersion.WithKind("Namespace")}, true}
-		v.namespaces = c.follow(t, namespaceSource{c.namespaces})
+		v.namespaces = c.namespaces.Load()
+		if v.namespaces == nil {
+			v.namespaces = c.newFollower(Target{Kind: namespaceKind})
+			v.namespaces.vital, v.namespaces.transform = true, keepNamespace
+			c.namespaces.Store(v.namespaces)
+			c.group.Go(func() { v.namespaces.run(c.ctx) })
+		}
 		v.all = append(v.all, v.namespaces)
-		c.followed.Store(v.namespaces)
 	}
 	for _, t := range n.Targets {
-		f := c.follow(target{t, false}, &paramSource{kind: t.Kind, client: c.dynamic, discovery: c.discovery})
-		v.params[t.Kind] = append(v.params[t.Kind], f)
-		v.all = append(v.all, f)
+		r := c.params[t]
+		if r == nil {
+			ctx, stop := context.WithCancel(c.ctx)
+			r = &running{c.newFollower(t), stop}
+			c.params[t] = r
+			c.group.Go(func() { r.run(ctx) })
+		}
+		v.params[t.Kind] = append(v.params[t.Kind], r.follower)
+		v.all = append(v.all, r.follower)
 	}
 	return v
 }
@@ -162,7 +157,7 @@ func (c *Cluster) view(n WatchTargets) *View {
 // created just before. Requests are limited by client, so that one
 // that sends names that do not exist delays no other.
 func (c *Cluster) ReadNamespace(name string, client *clients.Client) {
-	f := c.followed.Load()
+	f := c.namespaces.Load()
 	if f == nil || name == "" {
 		return
 	}
@@ -172,33 +167,15 @@ func (c *Cluster) ReadNamespace(name string, client *clients.Client) {
 	c.liveGetter.getLiveIf(f, "", name, func() bool { return c.liveGetter.allow(client) })
 }
 
-// follow returns the follower of a target, which it starts if there is none.
-func (c *Cluster) follow(t target, s source) *follower {
-	if r, runs := c.running[t]; runs {
-		return r.follower
-	}
-	r := &running{follower: newFollower(t.Target, s, c.log, c.metrics.counter(t.Kind))}
-	r.vital = t.namespaces
-	ctx, stop := context.WithCancel(c.ctx)
-	r.stop = stop
-	c.running[t] = r
-	c.group.Go(func() { r.run(ctx) })
-	return r.follower
-}
-
 // Keep stops the followers that the View does not use. Reviews in progress by an older
 // configuration use the objects in memory.
 func (c *Cluster) Keep(v *View) {
-	used := make(map[*follower]bool, len(v.all))
-	for _, f := range v.all {
-		used[f] = true
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for t, r := range c.running {
-		if !used[r.follower] {
+	for t, r := range c.params {
+		if !slices.Contains(v.all, r.follower) {
 			r.stop()
-			delete(c.running, t)
+			delete(c.params, t)
 		}
 	}
 }
@@ -228,7 +205,10 @@ func (c *Cluster) followers() []*follower {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := slices.Clone(c.resources)
-	for _, r := range c.running {
+	if f := c.namespaces.Load(); f != nil {
+		all = append(all, f)
+	}
+	for _, r := range c.params {
 		all = append(all, r.follower)
 	}
 	return all
@@ -241,8 +221,3 @@ func (c *Cluster) Describe(ch chan<- *prometheus.Desc) { c.metrics.describe(ch) 
 func (c *Cluster) Collect(ch chan<- prometheus.Metric) {
 	c.metrics.collect(ch, c.followers())
 }
-
-// unfinished is an error that names the objects that have not been read.
-type unfinished []string
-
-func (u unfinished) Error() string { return strings.Join(u, "; ") }

@@ -51,11 +51,8 @@ var _ mutation.Schemas = (*definitions)(nil)
 // of returns the schemas that have a kind.
 func (d *definitions) of(kind schema.GroupVersionKind) mutation.Schemas {
 	for _, f := range d.followers {
-		s := f.state.Load().store
-		if s == nil {
-			continue
-		}
-		for _, item := range s.List() {
+		objects, _ := f.list()
+		for _, item := range objects {
 			if one, ok := item.(*param); ok && one.kinds != nil && one.kinds.Has(kind) {
 				return one.kinds
 			}

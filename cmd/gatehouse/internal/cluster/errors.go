@@ -4,15 +4,13 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
-
-// misplaced is the class of errors about a namespace for a kind that is in none.
-const misplaced apierr.Class = "misplaced"
 
 // unservedError is the error for a kind that the API server does not have, in
 // the words of the API server's own policies.
@@ -31,16 +29,11 @@ func (e *unservedError) Error() string {
 // Is reports whether the target is the error for kinds that are not served.
 func (e *unservedError) Is(target error) bool { return target == policy.ErrNotServed }
 
-var errMisplaced = errors.New("paramRef.namespace is set, but the kind is cluster-scoped")
-
 // classify returns the class of an error for metrics, and for a log that has one line
-// for each: None, Forbidden, Unserved, misplaced or Unreachable.
+// for each: None, Forbidden, Unserved or Unreachable.
 func classify(err error) apierr.Class {
-	if _, unserved := errors.AsType[*unservedError](err); unserved {
+	if _, unserved := errors.AsType[*unservedError](err); unserved || apierrors.IsNotFound(err) {
 		return apierr.Unserved
-	}
-	if errors.Is(err, errMisplaced) {
-		return misplaced
 	}
 	if class := apierr.Classify(err); class == apierr.None || class.IsDenied() {
 		return class.Coarse()

@@ -12,10 +12,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/singleflight"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -23,33 +23,28 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-// follower keeps the objects of one target in memory while it runs. They stay when the API
-// server cannot be reached, unless it answers that there is no such kind any more.
+// follower keeps the objects of one target in memory while it runs, with one informer of client-go after the other: an informer
+// ends with the first request that fails, and the next one begins after a pause, with whatever the kind is called by then. So a
+// CustomResourceDefinition or a right may come and go. Objects that were read stay until the next informer has read them anew.
 type follower struct {
 	Target
 	source source
 	// vital is true if the server is not ready without these objects.
 	vital bool
-	// absent is the hint if the cluster has no such kind.
-	absent string
-	// grace is how long objects stay in use after the API server answered that there is no
-	// such kind: a starting one answers so for every custom resource.
-	grace time.Duration
-	// confirmAfter is how long the API server must have answered so at a start before the
-	// follower counts as read.
-	confirmAfter time.Duration
 	// transform returns what is kept of an object.
 	transform cache.TransformFunc
 	// same reports whether a change of an object is ignored. It may be nil.
 	same func(before, after any) bool
 	// changed is called after objects have changed.
-	changed func()
-	log     *slog.Logger
+	changed  func()
+	log      *slog.Logger
+	problems *problemlog.Log
 	// count counts an error.
 	count func(apierr.Class)
 
@@ -72,28 +67,37 @@ type state struct {
 	// resource is nil until the kind is known.
 	resource *resource
 	// store is nil until the objects are.
-	store *store
+	store cache.Indexer
 	// err is what keeps them from being brought up to date.
 	err error
-	// unservedSince is the time since when there is no such kind.
-	unservedSince time.Time
 }
 
-func newFollower(target Target, s source, log *slog.Logger, count func(apierr.Class)) *follower {
-	f := &follower{
-		Target: target, source: s, log: log.With("kind", kindLabel(target.Kind)), count: count, resolved: make(chan struct{}),
-		absent:    "install its CustomResourceDefinition; Gatehouse retries, and until then the failurePolicy of the policies decides",
-		transform: strip, changed: func() {},
-	}
+// newFollower returns a follower of objects as policies see them.
+func (c *Cluster) newFollower(target Target) *follower {
+	log := c.log.With("kind", kindLabel(target.Kind))
 	if target.Namespace != "" {
-		f.log = f.log.With("namespace", target.Namespace)
+		log = log.With("namespace", target.Namespace)
 	}
 	if target.Name != "" {
-		f.log = f.log.With("name", target.Name)
+		log = log.With("name", target.Name)
+	}
+	f := &follower{
+		Target: target, source: source{target.Kind, c.dynamic, c.discovery}, transform: keepParam, changed: func() {},
+		log: log, problems: problemlog.New(log, "reading from the cluster"), count: c.metrics.counter(target.Kind), resolved: make(chan struct{}),
 	}
 	f.state.Store(&state{})
 	return f
 }
+
+const (
+	// steady is how long an informer must run for the pauses to start anew.
+	steady = time.Minute
+	// findTimeout bounds the request for the kind's resource: the API server may hang.
+	findTimeout = 30 * time.Second
+	// confirmAfter is how long an API server must say at a start that it has no definition of a custom resource before this server
+	// is ready without it: an API server that starts says so for every one.
+	confirmAfter = 10 * time.Second
+)
 
 // pauses returns the backoff between attempts: 250 ms at first, five to eight seconds in
 // the end, which is how long it takes to notice a new kind.
@@ -101,91 +105,93 @@ func pauses() *wait.Backoff {
 	return &wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: 5 * time.Second}
 }
 
-const (
-	// steady is how long a watch must last for the backoff to start anew. A watch that ends
-	// at once would cause several lists a second.
-	steady = time.Minute
-	// unsteady is the number of shorter watches in a row that are logged. A single one is
-	// normal: the resource version of the list may have expired.
-	unsteady = 4
-)
-
 // run returns when ctx is done.
 func (f *follower) run(ctx context.Context) {
 	f.log.Info("watching objects in the cluster")
 	// What client-go has to say of it has the kind, and the form of all else.
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(quiet{f.log.Handler()}))
-	pause := pauses()
-	for ctx.Err() == nil {
-		found, err := f.find(ctx)
-		if err == nil && !found.namespaced && f.Namespace != "" {
-			err = errMisplaced
-		}
-		if found != nil {
-			f.update(func(s *state) { s.resource = found })
-		}
-		if err == nil {
-			began := time.Now()
-			f.follow(ctx, found)
-			if time.Since(began) >= steady {
-				pause = pauses()
-			}
-		} else {
-			f.report(ctx, "find", err)
-		}
-		sleep.Context(ctx, pause.Step())
-	}
-}
-
-// find asks for the kind's resource, and not for ever: the API server may hang.
-func (f *follower) find(ctx context.Context) (*resource, error) {
-	const longest = 30 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	return f.source.find(ctx)
-}
-
-// follow keeps the store up to date until ctx is done, or until the API server
-// says that there is no such resource. That may be a passing weakness of an API
-// server that is starting, so what is in memory stays for now.
-func (f *follower) follow(ctx context.Context, found *resource) {
-	s := newStore(f.transform, f.same, f.changed)
-	s.replaced = func() {
-		before := f.state.Load().store
-		f.update(func(next *state) { next.store = s })
-		f.changed()
-		if before == nil {
-			f.log.Info("objects read from the cluster", "objects", len(s.ListKeys()))
-		}
-		f.resolve.Do(func() { close(f.resolved) })
-	}
-	reflector := cache.NewReflectorWithOptions(f.listWatch(found), f.source.example(), s, cache.ReflectorOptions{
-		Name: "cluster", Backoff: pauses(),
-	})
-	pause, short := pauses(), 0
+	pause, unserved := pauses(), time.Time{}
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := reflector.ListAndWatchWithContext(ctx)
+		found, err := f.find(ctx)
+		if err == nil {
+			err = f.inform(ctx, found)
+		}
+		if time.Since(began) >= steady {
+			pause = pauses()
+		}
 		switch {
-		case apierrors.IsNotFound(err):
-			return
-		case time.Since(began) >= steady:
-			pause, short = pauses(), 0
-		case err == nil && ctx.Err() == nil: // others are noted
-			if short++; short == unsteady {
-				f.log.Warn("watches end immediately",
-					"hint", "Gatehouse lists the objects every few seconds instead; check whether the API server is overloaded, or whether a proxy ends watches")
-			}
-			if short >= unsteady {
-				f.count(apierr.Unreachable)
-			}
+		case classify(err) != apierr.Unserved:
+			unserved = time.Time{}
+		case unserved.IsZero():
+			unserved = began
+		}
+		if ctx.Err() == nil {
+			f.fail(err, !unserved.IsZero() && time.Since(unserved) >= confirmAfter)
 		}
 		sleep.Context(ctx, pause.Step())
 	}
 }
 
-// listWatch reads the target's objects, and notes how that goes.
-func (f *follower) listWatch(found *resource) cache.ListerWatcher {
+// find asks for the resource of the kind.
+func (f *follower) find(ctx context.Context) (*resource, error) {
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	found, err := f.source.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.update(func(s *state) { s.resource = found })
+	return found, nil
+}
+
+// inform keeps the objects up to date until a request fails, and returns why.
+func (f *follower) inform(ctx context.Context, found *resource) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	logger, synced := klog.FromContext(ctx), make(chan struct{})
+	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		Logger: &logger, ListerWatcher: f.listWatch(found, synced, stop), ObjectType: &unstructured.Unstructured{},
+		Indexers:  cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		Transform: f.transform,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { f.changed() },
+			UpdateFunc: func(before, after any) {
+				if f.same == nil || !f.same(before, after) {
+					f.changed()
+				}
+			},
+			DeleteFunc: func(any) { f.changed() },
+		},
+	})
+	var group sync.WaitGroup
+	group.Go(func() {
+		select {
+		case <-informer.HasSyncedChecker().Done():
+			f.use(store)
+			close(synced)
+		case <-ctx.Done():
+		}
+	})
+	informer.RunWithContext(ctx)
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+// use makes a store that has all objects the one that answers.
+func (f *follower) use(store cache.Store) {
+	first := f.state.Load().store == nil
+	f.update(func(s *state) { s.store, _ = store.(cache.Indexer) })
+	f.changed()
+	if first {
+		f.log.Info("objects read from the cluster", "objects", len(store.ListKeys()))
+	}
+	f.resolve.Do(func() { close(f.resolved) })
+}
+
+// listWatch reads the target's objects. A request that fails calls stop, but what was listed is used, even if it must not be watched.
+func (f *follower) listWatch(found *resource, synced <-chan struct{}, stop context.CancelCauseFunc) cache.ListerWatcher {
+	objects := f.source.objects(found, f.Namespace)
 	narrow := func(o *metav1.ListOptions) {
 		if f.Name != "" {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, f.Name).String()
@@ -194,27 +200,36 @@ func (f *follower) listWatch(found *resource) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			narrow(&o)
-			list, err := f.source.list(ctx, found, f.Namespace, o)
+			list, err := objects.List(ctx, o)
 			if err == nil && !isList(list) {
 				// As an empty list it would remove all policies.
 				err = errNoList
 			}
-			if err != nil {
-				f.report(ctx, "list", err)
+			if err != nil && !isExpired(err) {
+				stop(err)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			narrow(&o)
-			w, err := f.source.watch(ctx, found, f.Namespace, o)
-			// An API server that cannot send everything by a watch is asked for a
-			// list next.
-			if !apierrors.IsInvalid(err) || o.SendInitialEvents == nil {
-				f.report(ctx, "watch", err)
+			w, err := objects.Watch(ctx, o)
+			switch {
+			case err == nil:
+				f.succeed()
+			case o.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)), isExpired(err):
+				// The informer asks for a list next.
+			case o.SendInitialEvents != nil:
+				stop(err)
+			default:
+				select {
+				case <-synced:
+				case <-ctx.Done():
+				}
+				stop(err)
 			}
 			return w, err
 		},
-	}, f.source)
+	}, f.source.client)
 }
 
 var errNoList = errors.New("the API server's answer is not a list: it has no resourceVersion (hint: check for a proxy in front of the API server)")
@@ -225,6 +240,9 @@ func isList(answer runtime.Object) bool {
 	return err == nil && list.GetResourceVersion() != ""
 }
 
+// isExpired reports whether the API server does not have the requested version of a list any more.
+func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
 // update changes a copy of the state.
 func (f *follower) update(edit func(*state)) {
 	f.mu.Lock()
@@ -234,58 +252,52 @@ func (f *follower) update(edit func(*state)) {
 	f.state.Store(&next)
 }
 
-// report stores an error, and logs it once for as long as it lasts. Nil is a success.
-func (f *follower) report(ctx context.Context, verb string, err error) {
-	if ctx.Err() != nil || apierrors.IsNotFound(err) {
-		return // it was stopped, or discovery is next
-	}
+// what is read, in a log that has only lines about it.
+const what = "list and watch"
+
+// succeed notes that the objects can be read.
+func (f *follower) succeed() {
+	f.update(func(s *state) { s.err = nil })
+	f.problems.Recover(what)
+}
+
+// fail stores an error, and logs it once for as long as it lasts. Confirmed is true if a kind that is not served is none that an API
+// server which is starting does not have yet.
+//
+// Custom resources of ours stay in use if their kind is not served any more: their deletion is seen before. Params do not: an object
+// of a kind that is gone is none.
+func (f *follower) fail(err error, confirmed bool) {
 	class := classify(err)
-	var before apierr.Class
-	dropped, now := false, time.Now()
 	f.update(func(s *state) {
-		before = classify(s.err)
 		s.err = err
-		if class != apierr.Unserved {
-			s.unservedSince = time.Time{}
+		if class != apierr.Unserved || f.isOwn() {
 			return
 		}
-		if s.unservedSince.IsZero() {
-			s.unservedSince = now
-		}
-		if now.Sub(s.unservedSince) >= f.grace {
-			dropped = s.store != nil
-			s.resource, s.store = nil, nil
+		s.store = nil
+		if !apierrors.IsNotFound(err) { // there is a kind, but not in the namespace of the binding
+			s.resource = nil
 		}
 	})
-	if dropped {
-		f.log.Warn("the cluster does not serve this kind any more: its objects are not used", "after", f.grace.String())
-		f.changed()
-	}
-	if class == apierr.None {
-		if before != apierr.None {
-			f.log.Info("the cluster can be read again")
-		}
-		return
-	}
 	f.count(class)
-	if class == apierr.Unserved && now.Sub(f.state.Load().unservedSince) >= f.confirmAfter || class == misplaced {
+	if class == apierr.Unserved && (confirmed || !f.isOwn()) {
 		f.resolve.Do(func() { close(f.resolved) })
 	}
-	if class == before {
-		return
-	}
-	level, hint := slog.LevelWarn, "Gatehouse retries; until then it uses the objects that it read before"
+	hint := "Gatehouse retries; until then it uses the objects that it read before"
 	switch class { //nolint:exhaustive // classify returns no others
 	case apierr.Forbidden:
-		level, hint = slog.LevelError, f.grantHint()
+		hint = f.grantHint()
 	case apierr.Unserved:
-		hint = f.absent
-	case misplaced:
-		hint = "remove paramRef.namespace from the binding"
+		hint = "install its CustomResourceDefinition; Gatehouse retries, and until then the failurePolicy of the policies decides"
+		if f.isOwn() {
+			hint = "install the CustomResourceDefinitions (gatehouse manifests --crds); Gatehouse retries"
+		}
 	case apierr.Unreachable, apierr.None:
 	}
-	f.log.Log(ctx, level, "cannot read from the cluster", "verb", verb, "error", err.Error(), "hint", hint)
+	f.problems.Report(what, string(class), err.Error(), hint)
 }
+
+// isOwn reports whether the objects are Gatehouse's own custom resources.
+func (f *follower) isOwn() bool { return f.Kind.Group == v1alpha1.GroupVersion.Group }
 
 // get returns an object from memory. It reports whether the objects have been read.
 func (f *follower) get(namespace, name string) (object any, read bool) {
@@ -297,20 +309,27 @@ func (f *follower) get(namespace, name string) (object any, read bool) {
 	return object, true
 }
 
+// list returns all objects in memory. It reports whether they have been read.
+func (f *follower) list() (objects []any, read bool) {
+	s := f.state.Load()
+	if s.store == nil {
+		return nil, false
+	}
+	return s.store.List(), true
+}
+
 // notReadError is the error for a look-up before anything has been read.
 func (f *follower) notReadError() error {
-	s := f.state.Load()
-	switch classify(s.err) { //nolint:exhaustive // classify returns no others
-	case apierr.Unserved, misplaced:
-		return s.err
+	err := f.state.Load().err
+	switch classify(err) { //nolint:exhaustive // classify returns no others
+	case apierr.Unserved:
+		return err
 	case apierr.None:
 		return fmt.Errorf("paramKind %v is not read from the cluster yet", f.Kind)
 	case apierr.Forbidden:
-		return fmt.Errorf("paramKind %v is not read from the cluster yet: %w (hint: %s)", f.Kind, s.err, f.grantHint())
-	case apierr.Unreachable:
-		return fmt.Errorf("paramKind %v is not read from the cluster yet: %w", f.Kind, s.err)
+		return fmt.Errorf("paramKind %v is not read from the cluster yet: %w (hint: %s)", f.Kind, err, f.grantHint())
 	default:
-		return s.err
+		return fmt.Errorf("paramKind %v is not read from the cluster yet: %w", f.Kind, err)
 	}
 }
 
@@ -320,9 +339,9 @@ func (f *follower) grantHint() string {
 	switch {
 	case f.Namespace != "":
 		role = fmt.Sprintf("a Role in namespace %q", f.Namespace)
-	case f.Kind.Group == v1alpha1.GroupVersion.Group:
+	case f.isOwn():
 		role = "the ClusterRole gatehouse-resources"
-	case f.Kind == corev1.SchemeGroupVersion.WithKind("Namespace"):
+	case f.Kind == namespaceKind:
 		role = "the ClusterRole gatehouse-context"
 	}
 	if found := f.state.Load().resource; found != nil {

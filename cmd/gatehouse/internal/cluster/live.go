@@ -116,7 +116,7 @@ func (a *liveGetter) getLiveIf(f *follower, namespace, name string, allowed func
 		defer cancel()
 		object, err := f.source.get(ctx, s.resource, namespace, name)
 		if err == nil {
-			kept, err := strip(object)
+			kept, err := f.transform(object)
 			if f.vital && err == nil {
 				a.known.Add(what, kept, freshTTL)
 			}

@@ -22,7 +22,7 @@ func newMetrics() *metrics {
 			"1 if the kind has been read from the cluster, 0 while reviews that look it up cannot be decided.", []string{"kind"}, nil),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_cluster_watch_errors_total",
-			Help: "Errors while reading from the cluster, by kind and reason (forbidden, unserved, misplaced, unreachable).",
+			Help: "Errors while reading from the cluster, by kind and reason (forbidden, unserved, unreachable).",
 		}, []string{"kind", "reason"}),
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_cluster_access_checks_total",
@@ -47,15 +47,15 @@ func (m *metrics) describe(ch chan<- *prometheus.Desc) {
 func (m *metrics) collect(ch chan<- prometheus.Metric, all []*follower) {
 	objects, synced := map[string]float64{}, map[string]float64{}
 	for _, f := range all {
-		label, s := kindLabel(f.Kind), f.state.Load().store
+		label := kindLabel(f.Kind)
+		all, read := f.list()
 		if _, seen := synced[label]; !seen {
 			synced[label] = 1
 		}
-		if s == nil {
+		if !read {
 			synced[label] = 0
-			continue
 		}
-		objects[label] += float64(len(s.ListKeys()))
+		objects[label] += float64(len(all))
 	}
 	for label, value := range synced {
 		ch <- prometheus.MustNewConstMetric(m.objects, prometheus.GaugeValue, objects[label], label)

@@ -26,7 +26,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
-	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -38,14 +37,12 @@ var (
 )
 
 const (
-	// maxRemembered bounds the remembered objects, and maxLists the remembered lists.
+	// maxRemembered bounds the remembered objects, and maxLists the remembered lists: rights and params are in namespaces, which
+	// tenants create.
 	maxRemembered, maxLists = 2048, 64
-	// maxBytes bounds the memory of the remembered objects, and that of the remembered lists, besides one that is
-	// larger: it is in use.
-	maxBytes = 64 << 20
 	// rememberFor is longer than a command runs.
 	rememberFor = 24 * time.Hour
-	// maxProblems bounds the problems: rights name namespaces, which tenants create.
+	// maxProblems bounds the problems.
 	maxProblems = 20
 )
 
@@ -56,19 +53,12 @@ type Once struct {
 	ctx     context.Context //nolint:containedctx // see above
 	cluster *Cluster
 
-	// objects and lists are what was read last: tenants who create namespaces must not choose how much memory they take.
-	objects, lists *memory
+	// objects, lists and resources of kinds are what was read last.
+	objects, lists, resources *cache.LRUExpireCache
 
-	mu        sync.Mutex
-	resources map[schema.GroupVersionKind]discovered
-	problems  []Problem
-	more      int
-}
-
-// discovered is the resource of a kind, or why it is not known.
-type discovered struct {
-	*resource
-	err error
+	mu       sync.Mutex
+	problems []Problem
+	more     int
 }
 
 // Problem is what could not be read.
@@ -94,8 +84,8 @@ func (p *Problem) String() string {
 // Once returns what a command looks up until ctx ends.
 func (c *Cluster) Once(ctx context.Context) *Once {
 	return &Once{
-		ctx: ctx, cluster: c, resources: map[schema.GroupVersionKind]discovered{},
-		objects: newMemory(maxRemembered), lists: newMemory(maxLists),
+		ctx: ctx, cluster: c, resources: cache.NewLRUExpireCache(maxRemembered),
+		objects: cache.NewLRUExpireCache(maxRemembered), lists: cache.NewLRUExpireCache(maxLists),
 	}
 }
 
@@ -134,48 +124,38 @@ func (o *Once) Resources() (all []*config.Resource, installed bool, err error) {
 }
 
 // Native lists the cluster's own MutatingAdmissionPolicies and ValidatingAdmissionPolicies, and their bindings, in the newest version that is
-// served. Errors are as those of Resources.
-func (o *Once) Native() (*config.Config, error) {
-	out := &config.Config{}
-	validating, mutating := &out.Policy, &out.Mutation
-	if _, err := addAll(o, "v1", "ValidatingAdmissionPolicy", func(p admissionregistrationv1.ValidatingAdmissionPolicy) {
-		validating.Policies = append(validating.Policies, policy.Policy{Source: config.ClusterSource, ValidatingAdmissionPolicy: p})
-	}); err != nil {
-		return nil, err
-	}
-	if _, err := addAll(o, "v1", "ValidatingAdmissionPolicyBinding", func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
-		validating.Bindings = append(validating.Bindings, policy.Binding{Source: config.ClusterSource, ValidatingAdmissionPolicyBinding: b})
-	}); err != nil {
-		return nil, err
-	}
-	for _, version := range []string{"v1", "v1beta1"} { // they have the same fields
-		served, err := addAll(o, version, "MutatingAdmissionPolicy", func(p admissionregistrationv1.MutatingAdmissionPolicy) {
-			mutating.Policies = append(mutating.Policies, mutation.Policy{Source: config.ClusterSource, MutatingAdmissionPolicy: p})
-		})
-		if err == nil && !served {
-			continue
-		}
-		if err == nil {
-			_, err = addAll(o, version, "MutatingAdmissionPolicyBinding", func(b admissionregistrationv1.MutatingAdmissionPolicyBinding) {
-				mutating.Bindings = append(mutating.Bindings, mutation.Binding{Source: config.ClusterSource, MutatingAdmissionPolicyBinding: b})
+// served: the versions have the same fields. Errors are as those of Resources.
+func (o *Once) Native() (all []*config.Resource, err error) {
+	for _, of := range []struct {
+		kind     string
+		versions []string
+		new      func() metav1.Object
+	}{
+		{"ValidatingAdmissionPolicy", []string{"v1"}, func() metav1.Object { return new(admissionregistrationv1.ValidatingAdmissionPolicy) }},
+		{"ValidatingAdmissionPolicyBinding", []string{"v1"}, func() metav1.Object { return new(admissionregistrationv1.ValidatingAdmissionPolicyBinding) }},
+		{"MutatingAdmissionPolicy", []string{"v1", "v1beta1"}, func() metav1.Object { return new(admissionregistrationv1.MutatingAdmissionPolicy) }},
+		{"MutatingAdmissionPolicyBinding", []string{"v1", "v1beta1"}, func() metav1.Object { return new(admissionregistrationv1.MutatingAdmissionPolicyBinding) }},
+	} {
+		for _, version := range of.versions {
+			kind := schema.GroupVersionKind{Group: admissionregistrationv1.GroupName, Version: version, Kind: of.kind}
+			served, err := o.each(kind, func(u *unstructured.Unstructured) error {
+				object := of.new()
+				u.SetManagedFields(nil)
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, object); err != nil {
+					return fmt.Errorf("%s %q cannot be read: %w", u.GetKind(), u.GetName(), err)
+				}
+				all = append(all, config.NativeResource(of.kind, object))
+				return nil
 			})
+			if err != nil {
+				return nil, err
+			}
+			if served {
+				break
+			}
 		}
-		return out, err
 	}
-	return out, nil
-}
-
-// addAll calls add with every object of a kind of the API server's policies. It is Once.each otherwise.
-func addAll[T any](o *Once, version, kind string, add func(T)) (served bool, err error) {
-	return o.each(schema.GroupVersionKind{Group: admissionregistrationv1.GroupName, Version: version, Kind: kind}, func(u *unstructured.Unstructured) error {
-		var object T
-		u.SetManagedFields(nil)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &object); err != nil {
-			return fmt.Errorf("%s %q cannot be read: %w", u.GetKind(), u.GetName(), err)
-		}
-		add(object)
-		return nil
-	})
+	return all, nil
 }
 
 // each calls f with every object of a kind, and reports whether the cluster has it. A missing right is a problem, any
@@ -186,7 +166,7 @@ func (o *Once) each(kind schema.GroupVersionKind, f func(*unstructured.Unstructu
 		return false, nil
 	}
 	if err == nil {
-		err = paging.Objects(o.ctx, o.cluster.dynamic.Resource(r.GroupVersionResource).List, metav1.ListOptions{}, f)
+		err = paging.Objects(o.ctx, o.source(kind).objects(r, "").List, metav1.ListOptions{}, f)
 	}
 	switch {
 	case apierrors.IsForbidden(err):
@@ -232,125 +212,50 @@ func (o *Once) Namespace(name string) (*corev1.Namespace, bool) {
 	if len(validation.IsDNS1123Label(name)) > 0 {
 		return nil, false
 	}
-	found := o.remember(o.objects, objectKey{name: name}, func() (any, error) {
-		n, err := o.cluster.namespaces.Get(o.ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return (*corev1.Namespace)(nil), nil
-		}
-		if err != nil {
-			o.note("get namespaces", err)
+	value, _ := remember(o, o.objects, objectKey{name: name}, func() (*corev1.Namespace, error) {
+		u, err := o.Get(namespaceKind, "", name)
+		if u == nil || err != nil {
 			return nil, err
 		}
-		n.ManagedFields = nil
-		return n, nil
+		kept, err := keepNamespace(u)
+		n, _ := kept.(*corev1.Namespace)
+		return n, err
 	})
-	n, _ := found.value.(*corev1.Namespace)
-	return n, n != nil
+	return value, value != nil
 }
 
-// objectKey is the key of a remembered object or list. That of a namespace has no kind.
+// objectKey is the key of a remembered object or list. That of a Namespace in its own type has no kind.
 type objectKey struct {
 	kind                      schema.GroupVersionKind
 	namespace, name, selector string
 }
 
 // remembered is what was read, or why it could not be.
-type remembered struct {
-	value any
+type remembered[T any] struct {
+	value T
 	err   error
 }
 
 // remember returns what is remembered for a key, or reads it. An error is remembered too: a command does not try again.
-func (o *Once) remember(in *memory, key objectKey, read func() (any, error)) remembered {
-	if found, known := in.get(key); known {
-		return found
+func remember[T any](o *Once, in *cache.LRUExpireCache, key any, read func() (T, error)) (T, error) {
+	if known, is := in.Get(key); is {
+		found, _ := known.(remembered[T])
+		return found.value, found.err
 	}
 	value, err := read()
-	found := remembered{value, err}
 	if o.ctx.Err() == nil {
-		in.add(key, found)
+		in.Add(key, remembered[T]{value, err}, rememberFor)
 	}
-	return found
-}
-
-// memory is what was read last. It is bounded by number and by bytes. It is safe for concurrent use.
-type memory struct {
-	mu    sync.Mutex
-	most  int
-	cache *cache.LRUExpireCache
-	// bytes is the memory of what was added since the cache was empty, estimated.
-	bytes int
-}
-
-func newMemory(most int) *memory {
-	return &memory{most: most, cache: cache.NewLRUExpireCache(most)}
-}
-
-func (m *memory) get(key objectKey) (remembered, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	value, known := m.cache.Get(key)
-	found, _ := value.(remembered)
-	return found, known
-}
-
-// add adds what was read. If that is too much, everything else is forgotten.
-func (m *memory) add(key objectKey, found remembered) {
-	size := sizeOf(found.value)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.bytes+size > maxBytes {
-		m.cache, m.bytes = cache.NewLRUExpireCache(m.most), 0
-	}
-	m.bytes += size
-	m.cache.Add(key, found, rememberFor)
-}
-
-// sizeOf estimates the memory of an object, a list of objects, or a value of decoded JSON, in bytes.
-func sizeOf(value any) int {
-	const cell, entry = 16, 64 // an interface, and the place of a key and its value in a map
-	size := cell
-	switch v := value.(type) {
-	case *corev1.Namespace:
-		if v != nil {
-			size += 1024 + 2*v.Size()
-		}
-	case *unstructured.Unstructured:
-		if v != nil {
-			size += sizeOf(v.Object)
-		}
-	case []*unstructured.Unstructured:
-		for _, u := range v {
-			size += sizeOf(u)
-		}
-	case map[string]any:
-		for key, value := range v {
-			size += entry + len(key) + sizeOf(value)
-		}
-	case []any:
-		for _, value := range v {
-			size += sizeOf(value)
-		}
-	case string:
-		size += len(v)
-	}
-	return size
+	return value, err
 }
 
 // find returns the resource of a kind.
 func (o *Once) find(kind schema.GroupVersionKind) (*resource, error) {
-	o.mu.Lock()
-	found, known := o.resources[kind]
-	o.mu.Unlock()
-	if !known {
-		found.resource, found.err = (&paramSource{kind: kind, discovery: o.cluster.discovery}).find(o.ctx)
-		if o.ctx.Err() == nil {
-			o.mu.Lock()
-			o.resources[kind] = found
-			o.mu.Unlock()
-		}
-	}
-	return found.resource, found.err
+	return remember(o, o.resources, kind, func() (*resource, error) { return o.source(kind).find(o.ctx) })
+}
+
+func (o *Once) source(kind schema.GroupVersionKind) *source {
+	return &source{kind, o.cluster.dynamic, o.cluster.discovery}
 }
 
 // Namespaced reports whether objects of a kind are in namespaces. An error says that the cluster has no such kind, or why
@@ -366,24 +271,21 @@ func (o *Once) Namespaced(kind schema.GroupVersionKind) (bool, error) {
 // Get returns an object of a kind, nil if there is none. The error names the right that is missing, or says why else the
 // object cannot be read.
 func (o *Once) Get(kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
-	found := o.remember(o.objects, objectKey{kind: kind, namespace: namespace, name: name}, func() (any, error) {
+	return remember(o, o.objects, objectKey{kind: kind, namespace: namespace, name: name}, func() (*unstructured.Unstructured, error) {
 		r, err := o.find(kind)
 		if err != nil {
 			return nil, err
 		}
-		object, err := (&paramSource{kind: kind, client: o.cluster.dynamic}).get(o.ctx, r, namespace, name)
+		u, err := o.source(kind).objects(r, namespace).Get(o.ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return (*unstructured.Unstructured)(nil), nil
+			return nil, nil //nolint:nilnil // there is none
 		}
 		if err != nil {
 			return nil, o.failed("get", r, namespace, err)
 		}
-		u, _ := object.(*unstructured.Unstructured)
 		u.SetManagedFields(nil)
 		return u, nil
 	})
-	u, _ := found.value.(*unstructured.Unstructured)
-	return u, found.err
 }
 
 // List returns every object of a kind in a namespace, or without one if it is "", that the selector matches, in the order
@@ -392,14 +294,13 @@ func (o *Once) List(kind schema.GroupVersionKind, namespace string, selector lab
 	if selector == nil {
 		selector = labels.Everything()
 	}
-	found := o.remember(o.lists, objectKey{kind: kind, namespace: namespace, selector: selector.String()}, func() (any, error) {
+	return remember(o, o.lists, objectKey{kind: kind, namespace: namespace, selector: selector.String()}, func() (list []*unstructured.Unstructured, err error) {
 		r, err := o.find(kind)
 		if err != nil {
 			return nil, err
 		}
-		var list []*unstructured.Unstructured
 		options := metav1.ListOptions{LabelSelector: selector.String()}
-		err = paging.Objects(o.ctx, o.cluster.dynamic.Resource(r.GroupVersionResource).Namespace(namespace).List, options, func(u *unstructured.Unstructured) error {
+		err = paging.Objects(o.ctx, o.source(kind).objects(r, namespace).List, options, func(u *unstructured.Unstructured) error {
 			u.SetManagedFields(nil)
 			list = append(list, u)
 			return nil
@@ -410,8 +311,6 @@ func (o *Once) List(kind schema.GroupVersionKind, namespace string, selector lab
 		slices.SortFunc(list, func(a, b *unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
 		return list, nil
 	})
-	list, _ := found.value.([]*unstructured.Unstructured)
-	return list, found.err
 }
 
 // failed notes that objects cannot be read, and returns the error of the look-up.

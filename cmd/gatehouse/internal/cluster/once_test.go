@@ -8,9 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -183,36 +180,5 @@ func TestOnceDefinition(t *testing.T) {
 	spec, _ := got.Object["spec"].(map[string]any)
 	if spec["scope"] != "Cluster" || len(texts(o)) != 1 {
 		t.Errorf("got %v, problems %q", spec, texts(o))
-	}
-}
-
-// TestOnceForgets: what is remembered is bounded by bytes.
-func TestOnceForgets(t *testing.T) {
-	t.Parallel()
-	large := strings.Repeat("x", maxBytes/5)
-	object := func() *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"list": []any{map[string]any{"a": large}}}}
-	}
-	for name, value := range map[string]func() any{
-		"objects": func() any { return object() },
-		"lists":   func() any { return []*unstructured.Unstructured{object()} },
-		"namespaces": func() any {
-			return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": large[:len(large)/2]}}}
-		},
-	} {
-		m := newMemory(maxRemembered)
-		for i := range 10 {
-			key := objectKey{name: fmt.Sprint(i)}
-			m.add(key, remembered{value: value()})
-			if _, known := m.get(key); !known {
-				t.Errorf("%s: the last one is not remembered", name)
-			}
-		}
-		if n := len(m.cache.Keys()); n > 4 {
-			t.Errorf("%s: %d are remembered", name, n)
-		}
-	}
-	if none := sizeOf((*corev1.Namespace)(nil)) + sizeOf((*unstructured.Unstructured)(nil)); none > 64 {
-		t.Errorf("nothing has %d bytes", none)
 	}
 }

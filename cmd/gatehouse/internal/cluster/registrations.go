@@ -22,8 +22,7 @@ type Registrations struct {
 func (c *Cluster) Registrations(names []string) *Registrations {
 	r := &Registrations{notifier: newNotifier()}
 	follow := func(kind, name string) *follower {
-		target := Target{Kind: admissionregistrationv1.SchemeGroupVersion.WithKind(kind), Name: name}
-		f := newFollower(target, &paramSource{kind: target.Kind, client: c.dynamic, discovery: c.discovery}, c.log, c.metrics.counter(target.Kind))
+		f := c.newFollower(Target{Kind: admissionregistrationv1.SchemeGroupVersion.WithKind(kind), Name: name})
 		f.changed = r.notify
 		c.group.Go(func() { f.run(c.ctx) })
 		return f
@@ -53,11 +52,11 @@ func configurations[T any, P interface {
 }](followers []*follower) ([]T, bool) {
 	var all []T
 	for _, f := range followers {
-		s := f.state.Load().store
-		if s == nil {
+		objects, read := f.list()
+		if !read {
 			return nil, false
 		}
-		for _, item := range s.List() {
+		for _, item := range objects {
 			object, ok := item.(*param)
 			if !ok {
 				continue

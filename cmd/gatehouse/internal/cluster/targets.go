@@ -13,10 +13,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// maxNames is how many single objects of one kind in one place are watched each
-// on its own. From there on one watch of all is cheaper for both sides.
-const maxNames = 8
-
 // Target is a set of objects of one kind that are looked up.
 type Target struct {
 	Kind schema.GroupVersionKind
@@ -68,7 +64,14 @@ func FindWatchTargets(p *policy.Spec, m *mutation.Spec, s *sidecar.Spec) WatchTa
 			})
 		}
 	}
-	n.Targets = least(n.Targets)
+	slices.SortFunc(n.Targets, func(a, b Target) int {
+		return cmp.Or(cmp.Compare(a.Kind.String(), b.Kind.String()), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	n.Targets = slices.Compact(n.Targets)
+	all := slices.Clone(n.Targets)
+	n.Targets = slices.DeleteFunc(n.Targets, func(t Target) bool {
+		return slices.ContainsFunc(all, func(other Target) bool { return other != t && other.covers(t) })
+	})
 	return n
 }
 
@@ -80,34 +83,4 @@ func (n *WatchTargets) addParams(kind *admissionregistrationv1.ParamKind, ref *a
 	n.Targets = append(n.Targets, Target{
 		Kind: schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind), Namespace: ref.Namespace, Name: ref.Name,
 	})
-}
-
-// least returns as few targets as cover the same objects, and few others.
-func least(targets []Target) []Target {
-	names := map[Target]map[string]bool{}
-	for _, t := range targets {
-		place := Target{Kind: t.Kind, Namespace: t.Namespace}
-		if names[place] == nil {
-			names[place] = map[string]bool{}
-		}
-		names[place][t.Name] = true
-	}
-	for place, all := range names {
-		if len(all) > maxNames {
-			targets = append(targets, place)
-		}
-	}
-	slices.SortFunc(targets, func(a, b Target) int {
-		return cmp.Or(cmp.Compare(a.Kind.String(), b.Kind.String()), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	targets = slices.Compact(targets)
-	out := make([]Target, 0, len(targets))
-	for i, t := range targets {
-		covered := slices.ContainsFunc(targets[:i], func(other Target) bool { return other.covers(t) }) ||
-			slices.ContainsFunc(targets[i+1:], func(other Target) bool { return other.covers(t) })
-		if !covered {
-			out = append(out, t)
-		}
-	}
-	return out
 }

@@ -127,12 +127,6 @@ func TestNeeds(t *testing.T) {
 		{"policies that mutate all resources of a group", func(c *configuration) {
 			c.mutation.Policies = []mutation.Policy{mutating("example.com", "gears"), mutating("example.org", "*")}
 		}, true, []Target{{definitionKind, "", ""}}},
-		{"many objects of a namespace", func(c *configuration) {
-			for i := range maxNames + 1 {
-				c.upstream("v1", "ConfigMap", [2]string{"one", fmt.Sprint("x", i)})
-			}
-			c.upstream("v1", "ConfigMap", [2]string{"two", "x0"})
-		}, true, []Target{{configMaps, "one", ""}, {configMaps, "two", "x0"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -3,8 +3,10 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -153,9 +155,25 @@ func configMapData(of policy.Objects, namespace, name string) (map[string]string
 // does not have, or with ctx. Then the error names what is missing and why.
 func (v *View) Wait(ctx context.Context) error { return waitFor(ctx, v.all) }
 
+// waitFor waits until all followers have been read, or for ctx. A wait for a follower that
+// timed out is not repeated, because it would delay every new configuration.
+func waitFor(ctx context.Context, all []*follower) error {
+	for _, f := range all {
+		if f.late.Load() {
+			continue
+		}
+		select {
+		case <-f.resolved:
+		case <-ctx.Done():
+			f.late.Store(!errors.Is(ctx.Err(), context.Canceled))
+		}
+	}
+	return missing(all)
+}
+
 // missing returns an error that names the objects that have not been read, or nil.
 func missing(all []*follower) error {
-	var list unfinished
+	var list []string
 	for _, f := range all {
 		select {
 		case <-f.resolved:
@@ -175,5 +193,5 @@ func missing(all []*follower) error {
 		return nil
 	}
 	slices.Sort(list)
-	return list
+	return errors.New(strings.Join(list, "; "))
 }

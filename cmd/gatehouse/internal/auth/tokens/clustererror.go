@@ -9,10 +9,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/version"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -31,7 +31,7 @@ func explain(err error, verb, resource, name string) error {
 	case verb == "create" && class == apierr.AlreadyExists:
 		return fmt.Errorf("%s %w", object(kindOf(resource), name), ErrExists)
 	case class == apierr.Unserved:
-		return fmt.Errorf("the API server has no %s in %s (hint: apply the CRDs: %s)", resource, v1alpha1.GroupVersion, version.Remedy)
+		return fmt.Errorf("the API server has no %s in %s (hint: apply the CRDs: %s)", resource, v1alpha1.GroupVersion, crds.ApplyCommand)
 	case class == apierr.NotFound:
 		return fmt.Errorf("%s %w", object(kindOf(resource), name), ErrNotFound)
 	case class == apierr.Conflict:

@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/version"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -237,7 +237,7 @@ func (u *ClusterUsage) report(class apierr.Class, err error) {
 	case apierr.Forbidden:
 		hint = apierr.GrantHint("the ClusterRole gatehouse-resources", "get", "accesstokens and patch of accesstokens/status in "+v1alpha1.GroupVersion.Group+"; nothing else depends on it")
 	case apierr.Unserved:
-		hint = "apply the CRDs: " + version.Remedy
+		hint = "apply the CRDs: " + crds.ApplyCommand
 	default:
 	}
 	u.problems.Report(lastUsed, fmt.Sprint(class), "cannot write when they were last used: "+singleLineError(err), hint)

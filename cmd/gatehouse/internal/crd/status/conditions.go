@@ -30,7 +30,9 @@ type view struct {
 
 	// others are the other replicas that are alive, by name.
 	others []*replica
-	now    time.Time
+	// outdated are the kinds whose CustomResourceDefinition in the cluster is older than that of this version, each with what to do.
+	outdated map[string]string
+	now      time.Time
 }
 
 // conditions returns those of an object with this status, without their
@@ -140,7 +142,7 @@ func (v *view) degraded(o *outcome, f *fields) metav1.Condition {
 		reasons = append(reasons, v1alpha1.PreviousVersionReason)
 		remarks = append(remarks, "the last version without errors is used, in place of the object as it is now")
 	}
-	if text := v.Outdated[o.Kind]; text != "" {
+	if text := v.outdated[o.Kind]; text != "" {
 		reasons = append(reasons, v1alpha1.OutdatedReason)
 		remarks = append(remarks, text)
 	}

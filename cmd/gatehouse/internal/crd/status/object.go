@@ -95,7 +95,7 @@ func (w *writer) wanted(v *view, o *outcome, found *fields) (*fields, time.Time)
 	}
 	setTransitionTimes(conditions, found.Conditions, v.now)
 	f := &fields{ObjectStatus: v1alpha1.ObjectStatus{ObservedGeneration: o.Generation, Conditions: conditions}}
-	if v.Outdated[o.Kind] != "" {
+	if v.outdated[o.Kind] != "" {
 		// The definition may lack a field, and then the API server drops it or refuses the whole status.
 		f.Audit, f.Pods, f.Rules = found.Audit, found.Pods, found.recordedRules(o)
 		return f, time.Time{}

@@ -60,7 +60,4 @@ type Report struct {
 	Needs string
 	// Outcomes are those of all objects, in no order.
 	Outcomes []Outcome
-	// Outdated are the kinds whose CustomResourceDefinition in the cluster is not that
-	// of this version, each with what to do about it.
-	Outdated map[string]string
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -27,17 +28,13 @@ func TestRulesByIndex(t *testing.T) {
 		}
 		a := w.start(t, "a")
 		step := 0
-		report := func(outdated string, hashes ...string) {
+		report := func(hashes ...string) {
 			step++
 			o := Outcome{Object: object, Use: Current}
 			for i, hash := range hashes {
 				o.Rules = append(o.Rules, v1alpha1.ExceptedRule{Policy: "AdmissionPolicy/p", Rule: v1alpha1.IndexedRule(i), Hash: hash})
 			}
-			r := Report{Digest: fmt.Sprint(step), Outcomes: []Outcome{o}}
-			if outdated != "" {
-				r.Outdated = map[string]string{"PolicyException": outdated}
-			}
-			a.Use(r)
+			a.Use(Report{Digest: fmt.Sprint(step), Outcomes: []Outcome{o}})
 		}
 		const changed = "Compiled True Compiled, Ready True InUse, Degraded True RuleChanged"
 		const remark = `rule "validations[0]" of AdmissionPolicy/p has changed since the exception was last changed ` +
@@ -53,28 +50,31 @@ func TestRulesByIndex(t *testing.T) {
 		}
 		outdated := "Compiled True Compiled, Ready True InUse, Degraded True DefinitionOutdated"
 
-		report("apply the definition", "one")
+		w.define("PolicyException", 0)
+		report("one")
 		elected()
 		if status, rules := read(); says(status) != "observed 1, "+outdated || rules != "" {
 			t.Errorf("with an outdated definition the status is %q with rules %q", says(status), rules)
 		}
+		w.define("PolicyException", 1000)
+		time.Sleep(2 * definitionsPause)
 		w.events.taken()
-		report("", "one")
+		report("one")
 		check("at first", "observed 1, "+healthy, "validations[0]=one")
-		report("", "one", "two")
+		report("one", "two")
 		check("another rule exists", "observed 1, "+healthy, "validations[0]=one validations[1]=two")
-		report("", "other", "two")
+		report("other", "two")
 		check("a rule changes", "observed 1, "+changed, "validations[0]=one validations[1]=two", "Warning RuleChanged PolicyException x: "+remark)
-		report("", "other", "two")
+		report("other", "two")
 		check("nothing changes", "observed 1, "+changed, "validations[0]=one validations[1]=two")
-		report("")
+		report()
 		check("the policy is gone", "observed 1, "+healthy, "validations[0]=one validations[1]=two")
-		report("", "other", "two")
+		report("other", "two")
 		check("the policy is back", "observed 1, "+changed, "validations[0]=one validations[1]=two", "Warning RuleChanged PolicyException x: "+remark)
 		u = w.Get(resource, "shop", "x")
 		u.Object["spec"] = map[string]any{"reason": "checked"}
 		object.Generation = w.Put(u.Object).GetGeneration()
-		report("", "other", "two")
+		report("other", "two")
 		check("the exception changes", "observed 2, "+healthy, "validations[0]=other validations[1]=two")
 		a.stop()
 	})

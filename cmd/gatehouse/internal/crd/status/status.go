@@ -52,14 +52,15 @@ type Config struct {
 // writes status, by server-side apply under a field manager of this install.
 //
 // The rights that it needs: in the namespace, delete, list and patch of leases in
-// coordination.k8s.io; in the cluster, get and list of the kinds of gatehouse.dev and patch of
-// their status.
+// coordination.k8s.io; in the cluster, get and list of the kinds of gatehouse.dev, patch of
+// their status and get of their definitions.
 type Controller struct {
-	cfg      Config
-	manager  string
-	lease    string // the name of our own Lease
-	problems *problemlog.Log
-	writes   *prometheus.CounterVec
+	cfg         Config
+	manager     string
+	lease       string // the name of our own Lease
+	definitions []definition
+	problems    *problemlog.Log
+	writes      *prometheus.CounterVec
 	// reported and changed receive a value after a new report: each has one receiver, and a buffer
 	// of one value.
 	reported, changed chan struct{}
@@ -91,10 +92,14 @@ type outcome struct {
 	since time.Time
 }
 
-// New returns a Controller. It sends no request yet.
-func New(cfg Config) *Controller {
+// New returns a Controller. It sends no request yet. The error is about the definitions in this program.
+func New(cfg Config) (*Controller, error) {
+	all, err := definitions()
+	if err != nil {
+		return nil, err
+	}
 	c := &Controller{
-		cfg: cfg, manager: managerOf(cfg.Namespace, cfg.Group), lease: shortenName(cfg.Group+"-report-"+cfg.Replica, maxLeaseName),
+		cfg: cfg, manager: managerOf(cfg.Namespace, cfg.Group), lease: shortenName(cfg.Group+"-report-"+cfg.Replica, maxLeaseName), definitions: all,
 		problems: problemlog.New(cfg.Log, "status"),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_status_writes_total",
@@ -106,7 +111,7 @@ func New(cfg Config) *Controller {
 	for _, r := range []result{written, conflict, contested, failed} {
 		c.writes.WithLabelValues(string(r))
 	}
-	return c
+	return c, nil
 }
 
 // Describe implements prometheus.Collector.

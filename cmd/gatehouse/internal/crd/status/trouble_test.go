@@ -56,7 +56,7 @@ func TestTrouble(t *testing.T) {
 				synctest.Wait()
 				asked := len(w.requests(began, func(*fakeapi.Request) bool { return true }))
 				t.Logf("%d requests in the hour", asked)
-				if most := 60 * 27; asked > most {
+				if most := 60 * 33; asked > most {
 					t.Errorf("%d requests in an hour, want %d at most", asked, most)
 				}
 				var warnings []string

@@ -23,6 +23,7 @@ import (
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/leader"
+	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -43,13 +44,17 @@ type world struct {
 var (
 	leases = fakeapi.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases"), Kind: "Lease", Namespaced: true}
 
+	crdResource = fakeapi.Resource{
+		GroupVersionResource: schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, Kind: "CustomResourceDefinition",
+	}
+
 	errForbidden = apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no rule allows it"))
 	errUnserved  = fakeapi.Unserved(schema.GroupResource{})
 	errAway      = errors.New("connection refused")
 )
 
 func newServer() *fakeapi.Server {
-	s := fakeapi.New(leases)
+	s := fakeapi.New(leases, crdResource)
 	for _, gvk := range config.ResourceKinds() {
 		s.Serve(resourceFor(gvk.Kind))
 	}
@@ -58,6 +63,13 @@ func newServer() *fakeapi.Server {
 
 func resourceFor(kind string) fakeapi.Resource {
 	return fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource(resourceOf(kind)), Kind: kind, Namespaced: kind == "PolicyException"}
+}
+
+// define stores the definition of a kind, with a revision of its schema.
+func (w *world) define(kind string, revision int) {
+	w.Put(map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{
+		"name": resourceOf(kind) + ".gatehouse.dev", "annotations": map[string]any{crds.RevisionAnnotation: fmt.Sprint(revision)},
+	}})
 }
 
 // create creates a custom resource.
@@ -189,7 +201,9 @@ func (w *world) start(t *testing.T, replica string) *process {
 		Client: client, Leases: leases, Namespace: "gatehouse-system", Group: "gatehouse", Replica: replica,
 		Record: w.events.record, Log: slog.New(slog.NewTextHandler(p.log, nil)),
 	}
-	p.Controller = New(cfg)
+	if p.Controller, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(w.ctx)
 	candidate := leader.New(leader.Config{Leases: leases, Namespace: cfg.Namespace, Name: "gatehouse-status", Replica: replica, Log: cfg.Log})

@@ -54,6 +54,9 @@ type writer struct {
 	replicas map[string]*replica // by the name of the Lease
 	listed   map[string]time.Time
 	known    map[key]*entry
+	// outdated are the kinds with an outdated definition, as of compared.
+	outdated map[string]string
+	compared time.Time
 	// installs are those that a conflict with was reported of.
 	installs map[string]bool
 	next     time.Time
@@ -64,7 +67,7 @@ type writer struct {
 func (c *Controller) Lead(ctx context.Context) {
 	w := &writer{
 		c: c, retries: map[string]attempt{}, replicas: map[string]*replica{},
-		listed: map[string]time.Time{}, known: map[key]*entry{}, installs: map[string]bool{},
+		listed: map[string]time.Time{}, known: map[key]*entry{}, installs: map[string]bool{}, outdated: map[string]string{},
 	}
 	for ctx.Err() == nil {
 		w.next = time.Now().Add(pollPause)
@@ -127,7 +130,8 @@ func (w *writer) reconcile(ctx context.Context, current *current) {
 	}
 	w.recover(what, what)
 	w.replicas = replicas
-	v := &view{current: current, now: time.Now()}
+	w.compareDefinitions(ctx)
+	v := &view{current: current, outdated: w.outdated, now: time.Now()}
 	for _, one := range w.replicas {
 		if one.isAlive(v.now) {
 			v.others = append(v.others, one)
