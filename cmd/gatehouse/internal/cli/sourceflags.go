@@ -250,9 +250,7 @@ func (s *Source) Unread(loaded *resolve.CommandConfig) []error {
 		errs = append(errs, fmt.Errorf("%w (hint: --partial decides without them)", s.unconsidered))
 	}
 	problems, more := s.Once.Problems()
-	for i := range problems {
-		errs = append(errs, errors.New(problems[i].String()))
-	}
+	errs = append(errs, problems...)
 	if more > 0 {
 		errs = append(errs, fmt.Errorf("and %s of looking up objects", diagnostic.Count(more, "more problem")))
 	}

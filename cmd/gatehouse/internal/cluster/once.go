@@ -57,28 +57,8 @@ type Once struct {
 	objects, lists, resources *cache.LRUExpireCache
 
 	mu       sync.Mutex
-	problems []Problem
+	problems []error
 	more     int
-}
-
-// Problem is what could not be read.
-type Problem struct {
-	// Right is the missing right, as `list configmaps in namespace "shop"`, and "" for another problem.
-	Right string
-	Err   error
-}
-
-// String returns the problem for people.
-func (p *Problem) String() string {
-	if p.Right != "" {
-		for _, group := range []string{v1alpha1.GroupVersion.Group, admissionregistrationv1.GroupName} {
-			if strings.HasSuffix(p.Right, "."+group) {
-				return "missing right: " + p.Right + " (hint: bind the ClusterRole " + apierr.RoleAuditor + ")"
-			}
-		}
-		return "missing right: " + p.Right
-	}
-	return p.Err.Error()
 }
 
 // Once returns what a command looks up until ctx ends.
@@ -96,7 +76,7 @@ func (o *Once) Provide(p *policy.Spec, s *sidecar.Spec) {
 }
 
 // Problems returns what could not be read so far, in the order in which it was missed, and the number of others.
-func (o *Once) Problems() (list []Problem, more int) {
+func (o *Once) Problems() (list []error, more int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.problems), o.more
@@ -170,7 +150,7 @@ func (o *Once) each(kind schema.GroupVersionKind, f func(*unstructured.Unstructu
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		o.note("list "+resourceName(r, kind), err)
+		_ = o.failed("list "+resourceName(r, kind), err) // which notes it
 		return true, nil
 	case err != nil:
 		return true, fmt.Errorf("cannot list %s: %w", resourceName(r, kind), err)
@@ -185,26 +165,6 @@ func resourceName(r *resource, kind schema.GroupVersionKind) string {
 		return "objects of kind " + kindLabel(kind)
 	}
 	return r.GroupResource().String()
-}
-
-// note adds a problem, unless the command ends.
-func (o *Once) note(right string, err error) {
-	if o.ctx.Err() != nil {
-		return
-	}
-	p := Problem{Err: err}
-	if apierr.Classify(err).IsDenied() {
-		p.Right = right
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch text := p.String(); {
-	case slices.ContainsFunc(o.problems, func(known Problem) bool { return known.String() == text }):
-	case len(o.problems) >= maxProblems:
-		o.more++
-	default:
-		o.problems = append(o.problems, p)
-	}
 }
 
 // Namespace returns a namespace, and false if there is none or it cannot be read.
@@ -281,7 +241,7 @@ func (o *Once) Get(kind schema.GroupVersionKind, namespace, name string) (*unstr
 			return nil, nil //nolint:nilnil // there is none
 		}
 		if err != nil {
-			return nil, o.failed("get", r, namespace, err)
+			return nil, o.failed(rightTo("get", r, namespace), err)
 		}
 		u.SetManagedFields(nil)
 		return u, nil
@@ -306,24 +266,44 @@ func (o *Once) List(kind schema.GroupVersionKind, namespace string, selector lab
 			return nil
 		})
 		if err != nil {
-			return nil, o.failed("list", r, namespace, err)
+			return nil, o.failed(rightTo("list", r, namespace), err)
 		}
 		slices.SortFunc(list, func(a, b *unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
 		return list, nil
 	})
 }
 
-// failed notes that objects cannot be read, and returns the error of the look-up.
-func (o *Once) failed(verb string, r *resource, namespace string, err error) error {
+// failed notes that objects cannot be read, once and unless the command ends, and returns the error of the look-up. Right is what it
+// takes, as `list configmaps in namespace "shop"`.
+func (o *Once) failed(right string, err error) error {
+	if apierr.Classify(err).IsDenied() {
+		hint := ""
+		if strings.HasSuffix(right, "."+v1alpha1.GroupVersion.Group) || strings.HasSuffix(right, "."+admissionregistrationv1.GroupName) {
+			hint = " (hint: bind the ClusterRole " + apierr.RoleAuditor + ")"
+		}
+		err = errors.New("missing right: " + right + hint)
+	} else {
+		err = fmt.Errorf("cannot %s: %w", right, err)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.ctx.Err() != nil, slices.ContainsFunc(o.problems, func(known error) bool { return known.Error() == err.Error() }):
+	case len(o.problems) >= maxProblems:
+		o.more++
+	default:
+		o.problems = append(o.problems, err)
+	}
+	return &unansweredError{err}
+}
+
+// rightTo names the right to read objects.
+func rightTo(verb string, r *resource, namespace string) string {
 	right := verb + " " + r.GroupResource().String()
 	if namespace != "" {
 		right += " in namespace " + strconv.Quote(namespace)
 	}
-	o.note(right, err)
-	if apierr.Classify(err).IsDenied() {
-		return &unansweredError{errors.New("missing right: " + right)}
-	}
-	return &unansweredError{fmt.Errorf("cannot %s: %w", right, err)}
+	return right
 }
 
 // unansweredError is the error of a look-up that the API server did not answer. Gatehouse in the cluster has other

@@ -30,7 +30,7 @@ func texts(o *Once) []string {
 	list, _ := o.Problems()
 	out := make([]string, len(list))
 	for i := range list {
-		out[i] = list[i].String()
+		out[i] = list[i].Error()
 	}
 	return out
 }
@@ -108,8 +108,8 @@ func TestOnceNamesMissingRights(t *testing.T) {
 		}
 	}
 	list, more := o.Problems()
-	if len(list) != maxProblems || more != 5 || list[0].String() != `missing right: get configmaps in namespace "shop-0"` {
-		t.Errorf("got %d problems and %d more, the first is %s", len(list), more, &list[0])
+	if len(list) != maxProblems || more != 5 || list[0].Error() != `missing right: get configmaps in namespace "shop-0"` {
+		t.Errorf("got %d problems and %d more, the first is %v", len(list), more, list[0])
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -304,8 +304,8 @@ func (in *input) writeProblems(out io.Writer) {
 	}
 	in.source.WriteUnconsidered(out)
 	problems, more := in.source.Once.Problems()
-	for i := range problems {
-		_, _ = fmt.Fprintln(out, "note: "+cli.Inert(problems[i].String())) // best effort, here and below
+	for _, problem := range problems {
+		_, _ = fmt.Fprintln(out, "note: "+cli.Inert(problem.Error())) // best effort, here and below
 	}
 	if more > 0 {
 		_, _ = fmt.Fprintf(out, "note: and %s\n", diagnostic.Count(more, "more problem"))
@@ -329,15 +329,11 @@ func (in *input) problemsSince(before int) error {
 	if in.problems() == before {
 		return nil
 	}
-	var errs []error
 	problems, _ := in.source.Once.Problems()
-	for i := before; i < len(problems); i++ {
-		errs = append(errs, errors.New(problems[i].String()))
-	}
-	if len(errs) == 0 {
+	if len(problems) <= before {
 		return errUnread
 	}
-	return errors.Join(errs...)
+	return errors.Join(problems[before:]...)
 }
 
 // contextObjects are the objects of the configuration, with more namespaces.

@@ -14,8 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -39,13 +38,11 @@ const (
 	// Event, which is a write too.
 	burst  = 10
 	refill = time.Minute
-	// writeTimeout bounds one try.
-	writeTimeout = 10 * time.Second
 )
 
 // Config is the configuration of a Recorder. Every field is required.
 type Config struct {
-	// Client writes Events.
+	// Client writes Events. Its requests need a timeout.
 	Client corev1client.EventsGetter
 	// Replica is which of several processes this is.
 	Replica string
@@ -74,7 +71,7 @@ func New(ctx context.Context, c Config) *Recorder {
 			return strings.Join([]string{e.Type, e.Reason, o.APIVersion, o.Kind, o.Namespace, o.Name}, "\x00")
 		},
 	}))
-	broadcaster.StartRecordingToSink(&sink{ctx: ctx, client: c.Client, problems: problemlog.New(c.Log, "Events")})
+	broadcaster.StartRecordingToSink(&sink{&corev1client.EventSinkImpl{Interface: c.Client.Events("")}, problemlog.New(c.Log, "Events")})
 	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Controller, Host: c.Replica})
 	return &Recorder{recorder: recorder.WithLogger(logr.Discard())}
 }
@@ -130,64 +127,42 @@ func sanitize(text string) string {
 	return truncate.Bytes(note, maxNote)
 }
 
-// sink is where package record writes Events. It fails only in a way that is worth
-// another try.
+// sink is where package record writes Events. It reports when that fails.
 type sink struct {
-	ctx      context.Context //nolint:containedctx // record.EventSink knows none
-	client   corev1client.EventsGetter
+	record.EventSink
+
 	problems *problemlog.Log
 }
 
-var _ record.EventSink = (*sink)(nil)
-
 // Create implements record.EventSink.
 func (s *sink) Create(event *corev1.Event) (*corev1.Event, error) {
-	return s.write("create", event, func(ctx context.Context) (*corev1.Event, error) {
-		return s.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
-	})
-}
-
-// Update implements record.EventSink.
-func (s *sink) Update(event *corev1.Event) (*corev1.Event, error) {
-	return s.write("update", event, func(ctx context.Context) (*corev1.Event, error) {
-		return s.client.Events(event.Namespace).Update(ctx, event, metav1.UpdateOptions{})
-	})
+	written, err := s.EventSink.Create(event)
+	s.note(event, err)
+	return written, err
 }
 
 // Patch implements record.EventSink.
 func (s *sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
-	return s.write("patch", event, func(ctx context.Context) (*corev1.Event, error) {
-		return s.client.Events(event.Namespace).Patch(ctx, event.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
-	})
+	written, err := s.EventSink.Patch(event, data)
+	if !apierrors.IsNotFound(err) { // It is an hour old, and gone: record creates it anew.
+		s.note(event, err)
+	}
+	return written, err
 }
 
-// write tries once. Of an answer that is a refusal it says that it was written,
-// because the next try would end alike.
-func (s *sink) write(verb string, event *corev1.Event, try func(context.Context) (*corev1.Event, error)) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, writeTimeout)
-	defer cancel()
+func (s *sink) note(event *corev1.Event, err error) {
 	const what = "write Events"
-	written, err := try(ctx)
-	if err == nil {
+	if apierrors.IsAlreadyExists(err) {
+		return // An earlier try has written it, though its answer did not arrive.
+	}
+	switch class := apierr.Classify(err).Coarse(); class { //nolint:exhaustive // the others are alike
+	case apierr.None:
 		s.problems.Recover(what)
+	case apierr.Forbidden:
+		s.problems.Report(what, string(class), fmt.Sprintf("cannot %s in namespace %q: %v", what, event.Namespace, err),
+			fmt.Sprintf("allow create and patch of events in the namespace %q; decisions do not depend on Events", event.Namespace))
+	default:
+		s.problems.Report(what, string(class), fmt.Sprintf("cannot %s in namespace %q: %v", what, event.Namespace, err),
+			"Gatehouse retries for some minutes; decisions do not depend on Events")
 	}
-	if err == nil || s.ctx.Err() != nil {
-		return written, err
-	}
-	class := apierr.Classify(err)
-	if verb == "patch" && class == apierr.NotFound {
-		return nil, err // It is an hour old, and gone: record creates it anew.
-	}
-	if class == apierr.AlreadyExists {
-		return event, nil // An earlier try has written it, though its answer did not arrive.
-	}
-	hint := "Gatehouse retries for some minutes; decisions do not depend on Events"
-	if class == apierr.Forbidden {
-		hint = fmt.Sprintf("allow create and patch of events in the namespace %q; decisions do not depend on Events", event.Namespace)
-	}
-	s.problems.Report(what, string(class.Coarse()), fmt.Sprintf("cannot %s an Event in namespace %q: %v", verb, event.Namespace, err), hint)
-	if !class.IsTemporary() {
-		return event, nil
-	}
-	return nil, fmt.Errorf("%s Event: %w", verb, err)
 }

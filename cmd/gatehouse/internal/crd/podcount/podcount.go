@@ -9,7 +9,6 @@ package podcount
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -98,7 +97,7 @@ func (c *Counter) once(ctx context.Context) {
 	for _, name := range set.Profiles() {
 		t.counts[name] = v1alpha1.SidecarPodCounts{}
 	}
-	const count, decide = "count pods for the status of profiles", "decide what would be injected into all pods"
+	const count = "count pods for the status of profiles"
 	if err := c.count(ctx, t); err != nil {
 		if ctx.Err() == nil {
 			c.problems.Report(count, "", "cannot "+count+": "+err.Error(), "the previous counts stay; "+hint(err))
@@ -106,11 +105,6 @@ func (c *Counter) once(ctx context.Context) {
 		return
 	}
 	c.problems.Recover(count)
-	if t.err == nil {
-		c.problems.Recover(decide)
-	} else {
-		c.problems.Report(decide, "", fmt.Sprintf("cannot %s, such as %v", decide, t.err), fmt.Sprintf("%d pods are counted only if they have sidecars", t.undecided))
-	}
 	at := metav1.Now()
 	for name, counts := range t.counts {
 		counts.CountedAt = at
@@ -153,10 +147,6 @@ type tally struct {
 	set    *sidecar.Set
 	left   func(namespace string) bool
 	counts map[string]v1alpha1.SidecarPodCounts
-	// undecided is the number of pods about which it cannot be decided what they would
-	// get, and err is the reason for the first.
-	undecided int
-	err       error
 }
 
 func (t *tally) pod(ctx context.Context, pod rawjson.Value) {
@@ -164,12 +154,7 @@ func (t *tally) pod(ctx context.Context, pod rawjson.Value) {
 	if phase := pod.Get("status", "phase"); t.left(namespace) || phase.Is("Succeeded") || phase.Is("Failed") {
 		return
 	}
-	statuses, err := t.set.PodStatus(ctx, namespace, pod)
-	if err != nil {
-		if t.undecided++; t.err == nil {
-			t.err = fmt.Errorf("pod %q in namespace %q: %w", pod.Get("metadata", "name").Text(), namespace, err)
-		}
-	}
+	statuses, _ := t.set.PodStatus(ctx, namespace, pod) // a pod about which nothing can be decided counts by the sidecars that it has
 	for _, s := range statuses {
 		counts := t.counts[s.Profile]
 		if s.Matched {
