@@ -193,7 +193,7 @@ func TestWhatIsActive(t *testing.T) {
 		"a policy of the cluster with params": {
 			servers: servers{documents: none}, input: unlabelledMap, code: cli.ExitNo, shown: "native",
 			objects: []string{strings.Replace(native, "spec: {", "spec: {paramKind: {apiVersion: v1, kind: Secret}, ", 1), strings.Replace(bound, "validationActions", "paramRef: {name: p, namespace: default, parameterNotFoundAction: Deny}, validationActions", 1)},
-			says:    "ValidatingAdmissionPolicy/native: an API server that once had no binding with params of the kind Secret",
+			says:    `spec.paramRef: there is no Secret "p" in namespace "default"`,
 		},
 		"a policy of the cluster is off": {servers: servers{documents: none}, objects: []string{native, bound}, input: unlabelledMap, args: []string{"--native=false"}, code: cli.ExitYes, says: "note: the admission policies of the cluster itself are not considered (--native=false)", shown: "(--native=false)"},
 		"a broken exception":             {servers: servers{documents: none}, objects: []string{teamPolicy, brokenException}, input: labelledMap, code: cli.ExitYes, says: "PolicyException/gatehouse-system/broken: it has errors", shown: "has errors"},
