@@ -193,11 +193,8 @@ func (a *auditing) active() *background.Active {
 }
 
 func (a *auditing) run(ctx context.Context, c *config.Config, s *webhooks.Snapshot, sink audit.Sink, pace func(context.Context, time.Duration) error) (*audit.Outcome, error) {
-	return audit.Run(ctx, audit.Options{Access: a.access, Config: c, Snapshot: s, Exclude: a.exclude, Pace: pace, NamespaceShare: namespaceShare, KnowsNamespaces: true}, sink)
+	return audit.Run(ctx, audit.Options{Access: a.access, Config: c, Snapshot: s, Exclude: a.exclude, Pace: pace, KnowsNamespaces: true}, sink)
 }
-
-// namespaceShare is audit.Options.NamespaceShare.
-const namespaceShare = 10
 
 // fingerprint identifies what an audit depends on: not the access tokens, which change more often.
 func fingerprint(c *config.Config) string {

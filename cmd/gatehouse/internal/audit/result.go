@@ -110,9 +110,6 @@ type Coverage struct {
 	Kind string `json:"kind"`
 	// Objects is the number of objects that were decided.
 	Objects int64 `json:"objects"`
-	// Unjudged is the number of objects that were read and not decided, because those of their
-	// namespace take too long. It is 0 if not all objects were read.
-	Unjudged int64 `json:"-"`
 	// Complete reports whether all objects were read and decided.
 	Complete bool `json:"complete"`
 	// Problem says why not, for people, and Right names the missing right, as "list secrets".

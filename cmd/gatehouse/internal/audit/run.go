@@ -62,11 +62,6 @@ type Options struct {
 	// since the last call or since the page was asked for. It may wait. Its error ends the audit.
 	// It may be nil.
 	Pace func(ctx context.Context, took time.Duration) error
-	// NamespaceShare bounds the time for the objects of one kind in one namespace, with the pauses
-	// that they cause: it is one NamespaceShare-th of what is left to the deadline of the context
-	// when their first one is decided. So no tenant can fill the audit with objects that take long.
-	// What is beyond is an Error of the namespace. With 0, or without a deadline, there is no bound.
-	NamespaceShare int
 	// Progress is called when a resource begins, after each of its pages and at its end. It may
 	// be nil.
 	Progress func(Coverage)
@@ -122,17 +117,6 @@ type audit struct {
 	clients clients
 	targets []Target
 	decider *decider
-	// turns are the namespaces of the resource that is being read.
-	turns map[string]*turn
-	// rest is how long Pace has paused last, in the time before.
-	rest float64
-}
-
-// turn is the time for the objects of a resource in a namespace.
-type turn struct {
-	left time.Duration
-	// reported reports whether there is a result about the objects beyond.
-	reported bool
 }
 
 // connect makes what all requests share: connections, and the rate limit.
@@ -238,7 +222,6 @@ func (a *audit) read(ctx context.Context, t *Target, coverage *Coverage) error {
 		return nil
 	}
 	coverage.Complete = true
-	a.turns = map[string]*turn{}
 	places := a.Namespaces
 	if len(places) == 0 {
 		places = []string{""}
@@ -264,12 +247,6 @@ func (a *audit) read(ctx context.Context, t *Target, coverage *Coverage) error {
 			return ended
 		}
 	}
-	switch {
-	case !coverage.Complete:
-		coverage.Unjudged = 0
-	case coverage.Unjudged > 0:
-		coverage.Complete, coverage.Problem = false, fmt.Sprintf("%d objects were not judged: those of their namespace take too long", coverage.Unjudged)
-	}
 	return nil
 }
 
@@ -281,20 +258,10 @@ func (a *audit) decidePage(ctx context.Context, t *Target, coverage *Coverage, p
 		if slices.Contains(a.Exclude, object.Home()) {
 			continue
 		}
-		turn := a.turn(ctx, object.Namespace)
-		if turn != nil && turn.left <= 0 {
-			a.skipObject(t, turn, &object, coverage)
-			continue
-		}
-		began := time.Now()
 		if err := a.decider.decide(ctx, t, object, item, a.sink); err != nil {
 			return err
 		}
 		coverage.Objects++
-		if turn != nil {
-			took := time.Since(began)
-			turn.left -= took + time.Duration(a.rest*float64(took))
-		}
 		if time.Since(working) >= maxStretch {
 			if err := a.pause(ctx, &working); err != nil {
 				return err
@@ -312,40 +279,9 @@ func (a *audit) pause(ctx context.Context, working *time.Time) error {
 	if a.Pace == nil {
 		return nil
 	}
-	worked, began := time.Since(*working), time.Now()
-	err := a.Pace(ctx, worked)
+	err := a.Pace(ctx, time.Since(*working))
 	*working = time.Now()
-	if worked > 0 {
-		a.rest = float64(working.Sub(began)) / float64(worked)
-	}
 	return err
-}
-
-// turn returns the turn of a namespace, nil if its time has no bound.
-func (a *audit) turn(ctx context.Context, namespace string) *turn {
-	deadline, bounded := ctx.Deadline()
-	if a.NamespaceShare <= 0 || !bounded {
-		return nil
-	}
-	of := a.turns[namespace]
-	if of == nil {
-		of = &turn{left: time.Until(deadline) / time.Duration(a.NamespaceShare)}
-		a.turns[strings.Clone(namespace)] = of
-	}
-	return of
-}
-
-// skipObject counts an object whose namespace has no time left, and says so once.
-func (a *audit) skipObject(t *Target, turn *turn, object *Object, coverage *Coverage) {
-	coverage.Unjudged++
-	if turn.reported || object.Namespace == "" {
-		return // Coverage says it of objects in no namespace
-	}
-	turn.reported = true
-	a.sink.Result(Result{
-		Object: Object{GroupVersionKind: object.GroupVersionKind, Namespace: object.Namespace}, Status: Error, Rule: t.GroupResource().String(),
-		Message: fmt.Sprintf("not judged: %s of this namespace take too long", t.GroupResource()),
-	})
 }
 
 // fail records why not all objects were read, and the first right that is missing.

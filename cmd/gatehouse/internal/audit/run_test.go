@@ -492,36 +492,6 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestNamespaceShare: a namespace whose objects take long does not keep an audit from its end.
-func TestNamespaceShare(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := server()
-		for i := range 100 {
-			put(t, s, configMap("greedy", fmt.Sprintf("object-%03d", i), "bad"))
-		}
-		put(t, s, configMap("shop", "b", "bad"), `{apiVersion: example.com/v1, kind: Widget, metadata: {name: w, namespace: greedy}}`)
-		o := options(t, s, policyOf("never", "configmaps", `validations: [{expression: "false", message: "no"}]`), policyOf("other", "example.com/widgets", `validations: [{expression: "true"}]`))
-		o.NamespaceShare = 10
-		o.Pace = func(_ context.Context, took time.Duration) error { time.Sleep(2 * took); return nil }
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		sink := &slowSink{takes: 5 * time.Second}
-		out, err := audit.Run(ctx, o, sink)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// A minute has one object of five seconds, before a pause is known, and four of them with ten seconds of pause.
-		const want = "configmaps v1: 6, incomplete: 95 objects were not judged: those of their namespace take too long\nwidgets.example.com v1: 1"
-		if got := coverage(out); got != want || out.Complete {
-			t.Errorf("coverage:\n%s\nwant:\n%s", got, want)
-		}
-		if got := strings.Join(sink.lines, "\n"); strings.Count(got, "error ConfigMap greedy/ /configmaps: not judged: configmaps of this namespace take too long") != 1 || !strings.Contains(got, "fail ConfigMap shop/b ") {
-			t.Errorf("results:\n%s", got)
-		}
-	})
-}
-
 // withParams returns a policy that needs params.
 func withParams(failurePolicy string) string {
 	text := policyOf("limits", "configmaps", "failurePolicy: "+failurePolicy+`, paramKind: {apiVersion: v1, kind: ConfigMap}, validations: [{expression: "params != null", message: "no"}]`)

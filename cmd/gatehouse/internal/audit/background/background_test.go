@@ -364,24 +364,6 @@ func TestStuck(t *testing.T) {
 	})
 }
 
-// TestUnjudged: what takes too long does not keep an audit from being published.
-func TestUnjudged(t *testing.T) {
-	t.Parallel()
-	inSite(t, served(), func(t *testing.T, s *site, _ func()) {
-		s.set(func() {
-			s.outcome = audit.Outcome{Coverage: []audit.Coverage{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Unjudged: 5, Problem: "5 objects were not judged"}}}
-		})
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		s.want(t, 1, "gatehouse_audit_runs_total", "outcome", "published")
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if text := s.log.String(); strings.Count(text, "not all pods were judged: those of some namespaces take too long") != 1 {
-			t.Errorf("the log is %s", text)
-		}
-	})
-}
-
 // TestPace: an audit rests after it worked, longer while reviews need the processors.
 func TestPace(t *testing.T) {
 	t.Parallel()

@@ -204,9 +204,6 @@ func Unread(c *audit.Coverage) string {
 	if c.Right != "" {
 		return fmt.Sprintf("%s were not read: Gatehouse lacks the right to %s", resource, c.Right)
 	}
-	if c.Unjudged > 0 {
-		return fmt.Sprintf("not all %s were judged: those of some namespaces take too long", resource)
-	}
 	return fmt.Sprintf("not all %s were read: the log of Gatehouse has the reason", resource)
 }
 

@@ -296,12 +296,6 @@ func (w *Writer) update(ctx context.Context, r *Report, there written, exists bo
 	if err != nil {
 		return false, err
 	}
-	if exists && hasForeign(&before, next) {
-		if err := w.clear(ctx, r.Namespace, there.uid); err != nil {
-			return false, err
-		}
-		exists = false
-	}
 	applied, err := w.apply(ctx, next)
 	if exists && isTooLarge(err) {
 		// What others have added to it is too much.
@@ -328,16 +322,6 @@ func (w *Writer) clear(ctx context.Context, namespace string, uid types.UID) err
 		return err
 	}
 	return nil
-}
-
-// hasForeign reports whether a report has an owner, a scope or a scopeSelector of another author: an
-// apply does not remove them.
-func hasForeign(there, next *v1alpha1.Report) bool {
-	isForeign := func(o metav1.OwnerReference) bool {
-		return !slices.ContainsFunc(next.OwnerReferences, func(own metav1.OwnerReference) bool { return own.UID == o.UID })
-	}
-	return slices.ContainsFunc(there.OwnerReferences, isForeign) || there.ScopeSelector != nil ||
-		there.Scope != nil && !equality.Semantic.DeepEqual(there.Scope, next.Scope)
 }
 
 // isTooLarge reports whether an object is too large for the API server, or for its store.
@@ -387,16 +371,6 @@ func (w *Writer) isSame(r *Report, there *v1alpha1.Report) bool {
 		if there.Labels[label] != value {
 			return false
 		}
-	}
-	owners := 0
-	if r.Namespace != "" {
-		owners = 1
-	}
-	if len(there.OwnerReferences) != owners || slices.ContainsFunc(there.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind != "Namespace" || o.Name != r.Namespace }) {
-		return false
-	}
-	if there.ScopeSelector != nil || !equality.Semantic.DeepEqual(there.Scope, scope(r.Namespace)) {
-		return false
 	}
 	if there.Source != Source || there.Configuration == nil || !equality.Semantic.DeepEqual(*there.Configuration, r.Configuration) {
 		return false

@@ -235,54 +235,32 @@ func TestFailuresOfMany(t *testing.T) {
 	}
 }
 
-// TestForeign: a report that somebody made too large, or gave to another owner or scope, is written anew.
-func TestForeign(t *testing.T) {
+// TestTooLarge: a report that somebody made too large is written anew.
+func TestTooLarge(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*unstructured.Unstructured){
-		"too large": func(o *unstructured.Unstructured) {
-			o.SetAnnotations(map[string]string{"large": "x"})
-			_ = unstructured.SetNestedField(o.Object, int64(0), "summary", "fail")
-		},
-		"an owner": func(o *unstructured.Unstructured) {
-			o.SetOwnerReferences(append(o.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}))
-		},
-		"a scope": func(o *unstructured.Unstructured) {
-			_ = unstructured.SetNestedField(o.Object, "spec", "scope", "fieldPath")
-		},
-		"a selector": func(o *unstructured.Unstructured) {
-			_ = unstructured.SetNestedField(o.Object, "b", "scopeSelector", "matchLabels", "a")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(reports, clusterReports)
-			writer := w.writer(t, "gatehouse-system")
-			all := collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail)).All
-			changes, err := writer.Write(t.Context(), all, nil)
-			check(t, "the first", changes, err, openreports.Changes{Written: 1})
-			edited := w.Get(reports, "shop", "gatehouse-audit").DeepCopy()
-			change(edited)
-			w.Put(edited.Object)
-			w.Update(func() {
-				deleted := name != "too large"
-				w.Intercept = func(r *fakeapi.Request) (any, error) {
-					deleted = deleted || r.Verb == "delete"
-					if r.Verb == "patch" && !deleted {
-						return nil, apierrors.NewGenericServerResponse(http.StatusInternalServerError, "patch", schema.GroupResource{Resource: "reports"}, "x", "etcdserver: request is too large", 0, false)
-					}
-					return nil, nil
-				}
-			})
-			changes, err = writer.Write(t.Context(), all, nil)
-			check(t, "the second", changes, err, openreports.Changes{Written: 1})
-			object := w.Get(reports, "shop", "gatehouse-audit")
-			r := decode(t, object)
-			if len(r.OwnerReferences) != 1 || r.Scope.FieldPath != "" || r.ScopeSelector != nil || len(r.Annotations) > 0 || r.Summary.Fail != 1 {
-				t.Errorf("it is %v", object)
+	w := newWorld(reports, clusterReports)
+	writer := w.writer(t, "gatehouse-system")
+	all := collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail)).All
+	changes, err := writer.Write(t.Context(), all, nil)
+	check(t, "the first", changes, err, openreports.Changes{Written: 1})
+	edited := w.Get(reports, "shop", "gatehouse-audit").DeepCopy()
+	edited.SetAnnotations(map[string]string{"large": "x"})
+	_ = unstructured.SetNestedField(edited.Object, int64(0), "summary", "fail")
+	w.Put(edited.Object)
+	w.Update(func() {
+		deleted := false
+		w.Intercept = func(r *fakeapi.Request) (any, error) {
+			deleted = deleted || r.Verb == "delete"
+			if r.Verb == "patch" && !deleted {
+				return nil, apierrors.NewGenericServerResponse(http.StatusInternalServerError, "patch", schema.GroupResource{Resource: "reports"}, "x", "etcdserver: request is too large", 0, false)
 			}
-			changes, err = w.writer(t, "gatehouse-system").Write(t.Context(), all, nil)
-			check(t, "the third", changes, err, openreports.Changes{Unchanged: 1})
-		})
+			return nil, nil
+		}
+	})
+	changes, err = writer.Write(t.Context(), all, nil)
+	check(t, "the second", changes, err, openreports.Changes{Written: 1})
+	if r := decode(t, w.Get(reports, "shop", "gatehouse-audit")); len(r.Annotations) > 0 || r.Summary.Fail != 1 {
+		t.Errorf("it is %+v", r)
 	}
 }
 
