@@ -43,13 +43,12 @@ type flags struct {
 	recordings []string
 	namespaces []string
 	port       int
-	browser    bool
+	noBrowser  bool
 }
 
 // NewCommand returns the command "gatehouse console". Run runs the other commands.
 func NewCommand(s cli.Streams, run Run) *cobra.Command {
-	f := flags{browser: true}
-	noBrowser := false
+	var f flags
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Show decisions and policies in a browser",
@@ -75,7 +74,6 @@ Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.browser = !noBrowser
 			if err := f.check(); err != nil {
 				return err
 			}
@@ -89,7 +87,7 @@ Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
 	flags.StringArrayVar(&f.recordings, "recording", nil, "recording to show: a file, or a directory with segments; repeatable (default those of the replicas)")
 	flags.StringArrayVarP(&f.namespaces, "namespace", "n", nil, "namespace whose objects are shown; repeatable (default all that you may read)")
 	flags.IntVar(&f.port, "port", defaultPort, "port on the loopback interface, 0 for any free port")
-	flags.BoolVar(&noBrowser, "no-browser", false, "print the URL, and do not open a browser")
+	flags.BoolVar(&f.noBrowser, "no-browser", false, "print the URL, and do not open a browser")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // the flags exist, here and below
 	_ = cmd.MarkFlagFilename("recording", "zst")
 	for _, name := range []string{"namespace", "port"} {
@@ -182,7 +180,7 @@ func (f *flags) serve(ctx context.Context, s cli.Streams, run Run) error {
 	defer cancel()
 	url := secrets.FirstURL(address)
 	_, _ = fmt.Fprintf(s.Err, "%sThe console is at %s\nPress Ctrl-C to stop it.\n", note, url)
-	if f.browser {
+	if !f.noBrowser {
 		openBrowser(ctx, s.Err, work, address, secrets)
 	}
 	return serveUntil(ctx, listener, c.web)

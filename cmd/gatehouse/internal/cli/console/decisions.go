@@ -248,11 +248,11 @@ func (c *console) showDecision(r *http.Request) (*web.View, error) {
 	if err := c.readDecision(ctx, page, id, path); err != nil {
 		return nil, err
 	}
-	page.answer(c.execute(ctx, nil, "replay", "--show="+id, path), "The configuration that decided")
 	words := []string{"replay", "--show=" + id}
+	page.Answers = []decidedAgain{{"the configuration that decided", c.execute(ctx, nil, append(words, path)...).show(c.withoutWork)}}
 	if c.config != "" {
 		words = append(words, "--config", c.config)
-		page.answer(c.execute(ctx, nil, append(words, path)...), c.config)
+		page.Answers = append(page.Answers, decidedAgain{c.config, c.execute(ctx, nil, append(words, path)...).show(c.withoutWork)})
 	}
 	view := &web.View{Title: "Decision " + id, Template: "decision", Data: page}
 	if len(c.recordings) > 0 { // otherwise the recording is a copy for the console alone
@@ -261,8 +261,9 @@ func (c *console) showDecision(r *http.Request) (*web.View, error) {
 	return view, nil
 }
 
-func (p *decisionPage) answer(out *output, title string) {
-	p.Answers = append(p.Answers, decidedAgain{title, out.show(nil)})
+// withoutWork removes the directory of the console from a text.
+func (c *console) withoutWork(text string) string {
+	return strings.ReplaceAll(text, filepath.ToSlash(c.work)+"/", "")
 }
 
 // readDecision reads the review with an ID.

@@ -223,7 +223,7 @@ func TestDecision(t *testing.T) {
 		{"injected", flags{recordings: []string{recorded}}, "uid-2", []string{"Outcome allowed", "SidecarProfile logs", "What was changed", "image: registry.example/logs:1"}},
 		{"warned", flags{recordings: []string{bare}}, "uid-3", []string{"denied request: no limits", "cannot decide", "AdmissionPolicy limits warned"}},
 		{"login", flags{recordings: []string{bare}}, "replica-1-4", []string{"TokenReview", "id: token-id", "builders", "Who ci"}},
-		{"shown configuration", flags{recordings: []string{recorded}, config: shown}, "uid-1", []string{"by The configuration that decided", "by " + shown, "after: allowed", "--config " + shown}},
+		{"shown configuration", flags{recordings: []string{recorded}, config: shown}, "uid-1", []string{"by the configuration that decided", "by " + shown, "after: allowed", "--config " + shown}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -85,7 +85,7 @@ func (c *console) documentText(l *loaded, of objectKey) (string, error) {
 	all := slices.Concat(l.policies, l.exceptions)
 	at := slices.IndexFunc(all, func(o *object) bool { return o.key() == of })
 	if at < 0 {
-		return "", web.NotFound("there is no %s %q", cli.InertName(of.kind), cli.InertName(of.name))
+		return "", web.NotFound("there is no %s %q", cli.InertName(of.Kind), cli.InertName(of.Name))
 	}
 	var text []byte
 	isWanted := func(d document) bool { return d.key() == of }

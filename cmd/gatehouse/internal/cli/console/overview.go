@@ -34,11 +34,8 @@ func (c *console) addOverview() {
 // attentionItem is a problem ("bad"), or a notice of one that will or may come.
 type attentionItem struct{ Class, About, Text string }
 
-// attentionData is what the part shows.
-type attentionData struct {
-	Items []attentionItem
-	Pages pager
-}
+// maxAttention bounds the items on the page: what fails comes first.
+const maxAttention = 100
 
 // showAttention shows custom resources that are not active, degraded, or expire soon.
 func (c *console) showAttention(r *http.Request) (partData, error) {
@@ -55,19 +52,19 @@ func (c *console) showAttention(r *http.Request) (partData, error) {
 	slices.SortFunc(all, func(a, b attentionItem) int {
 		return cmp.Or(strings.Compare(a.Class, b.Class), strings.Compare(a.About, b.About), strings.Compare(a.Text, b.Text))
 	})
-	data := &attentionData{}
-	data.Items, data.Pages = paginate(r, "attention", all)
-	return partData{Data: data, Notes: explainAll(errs)}, nil
+	notes := explainAll(errs)
+	if more := len(all) - maxAttention; more > 0 {
+		all, notes = all[:maxAttention], append(notes, fmt.Sprintf("%d more are on the page Policies and profiles", more))
+	}
+	return partData{Data: all, Notes: notes}, nil
 }
 
 // replicaRow is a replica on the page.
 type replicaRow struct {
 	Name, State, Version string
 	Ready                bool
-	// Digest is the beginning of that of the active configuration, Since when it was read, and Differs reports whether most replicas
-	// have another one.
+	// Digest is the beginning of that of the active configuration, and Differs reports whether most replicas have another one.
 	Digest  string
-	Since   time.Time
 	Differs bool
 	// Failed reports whether a newer configuration is invalid.
 	Failed bool
@@ -113,9 +110,6 @@ func replicaRows(s *sample) []replicaRow {
 		digest := label(m, "gatehouse_config_info", "digest")
 		row.Digest, row.Differs = digest[:min(shortDigest, len(digest))], digest != usual
 		row.Version = label(m, "gatehouse_build_info", "version")
-		if at, ok := m.Value("gatehouse_config_loaded_timestamp_seconds"); ok {
-			row.Since = secondsTime(at)
-		}
 		loaded, ok := m.Value("gatehouse_config_last_load_successful")
 		row.Failed = ok && loaded == 0
 		row.Decisions, row.Recording = sumsText(m.SumBy("gatehouse_reviews_total", "decision")), recordingText(m)
@@ -142,7 +136,7 @@ func recordingText(m *replicas.Metrics) string {
 		text += "; dropped: " + sumsText(dropped)
 	}
 	if at, _ := m.Value("gatehouse_record_failing_since_timestamp_seconds"); at > 0 {
-		since := secondsTime(at)
+		since := time.Unix(int64(at), 0)
 		text += "; fails since " + cli.FormatTime(&since)
 	}
 	return text
@@ -153,6 +147,3 @@ func isReady(pod *corev1.Pod) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
-
-// secondsTime returns a Unix timestamp of a metric as a time.
-func secondsTime(seconds float64) time.Time { return time.UnixMilli(int64(seconds * 1000)).UTC() }

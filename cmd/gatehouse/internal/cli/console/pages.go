@@ -68,19 +68,15 @@ type partData struct {
 
 // partsPage is what the template "parts" gets.
 type partsPage struct {
-	// Path is that of the parts, and Query that of the page with its "?".
-	Path, Query string
-	Parts       []part
+	// Path is that of the parts.
+	Path  string
+	Parts []part
 }
 
 // addParts adds a page of parts at a pattern. Below the path, each part is a page too, for browsers without JavaScript.
 func (c *console) addParts(pattern, path, title string, parts []part) {
-	c.web.Page(pattern, func(r *http.Request) (*web.View, error) {
-		data := &partsPage{Path: path, Parts: parts}
-		if r.URL.RawQuery != "" {
-			data.Query = "?" + r.URL.RawQuery
-		}
-		return &web.View{Title: title, Template: "parts", Data: data}, nil
+	c.web.Page(pattern, func(*http.Request) (*web.View, error) {
+		return &web.View{Title: title, Template: "parts", Data: &partsPage{path, parts}}, nil
 	})
 	for _, p := range parts {
 		show := func(r *http.Request) (*web.View, error) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -46,7 +45,10 @@ func (c *console) addPolicies() {
 }
 
 // objectKey identifies an object that decides.
-type objectKey struct{ kind, namespace, name string }
+type objectKey struct{ Kind, Namespace, Name string }
+
+// Value identifies the object in a URL.
+func (k objectKey) Value() string { return k.Kind + "/" + k.Namespace + "/" + k.Name }
 
 // object is a policy of any kind, a profile, a binding or an exception, of a document or of the cluster.
 type object struct {
@@ -487,14 +489,12 @@ func newExpiry(at *metav1.Time, now time.Time) expiry {
 		return expiry{Text: "does not expire"}
 	}
 	left := at.Sub(now)
-	switch days := int(left.Hours() / 24); {
+	e := expiry{At: at.Time, Text: "expires in " + diagnostic.Count(int(left.Hours()/24), "day")}
+	switch {
 	case left <= 0:
-		return expiry{at.Time, "expired", "bad"}
-	case days == 0:
-		return expiry{at.Time, "expires in less than a day", "notice"}
+		e.Text, e.Class = "expired", "bad"
 	case left < soon:
-		return expiry{at.Time, "expires in " + diagnostic.Count(days, "day"), "notice"}
-	default:
-		return expiry{at.Time, fmt.Sprintf("expires in %d days", days), ""}
+		e.Class = "notice"
 	}
+	return e
 }

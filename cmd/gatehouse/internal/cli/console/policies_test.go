@@ -136,11 +136,11 @@ func TestExpiry(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for left, want := range map[time.Duration]expiry{
 		-time.Hour:                 {Text: "expired", Class: "bad"},
-		time.Hour:                  {Text: "expires in less than a day", Class: "notice"},
+		time.Hour:                  {Text: "expires in 0 days", Class: "notice"},
 		25 * time.Hour:             {Text: "expires in 1 day", Class: "notice"},
 		6*24*time.Hour + 1:         {Text: "expires in 6 days", Class: "notice"},
 		100 * 24 * time.Hour:       {Text: "expires in 100 days"},
-		24*time.Hour - time.Second: {Text: "expires in less than a day", Class: "notice"},
+		24*time.Hour - time.Second: {Text: "expires in 0 days", Class: "notice"},
 	} {
 		at := metav1.NewTime(now.Add(left))
 		want.At = at.Time

@@ -181,15 +181,7 @@ func (c *console) lookAtDecisions() *decisionsView {
 // readRecording reads a file that was like this when it was found.
 func (c *console) readRecording(path string, info os.FileInfo) {
 	l, begin := &c.log, time.Now()
-	l.mu.Lock()
-	isOld := len(l.rows) == maxRows && info.ModTime().Before(l.rows[0].Time)
-	l.isDropped = l.isDropped || isOld
-	l.mu.Unlock()
-	var rows []*row
-	var problem string
-	if !isOld {
-		rows, problem = c.showRecording(path)
-	}
+	rows, problem := c.showRecording(path)
 	if c.ctx.Err() != nil {
 		return
 	}

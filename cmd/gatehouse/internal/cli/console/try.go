@@ -64,8 +64,9 @@ func (f *tryForm) groups() []string {
 type tryPage struct {
 	tryForm
 
-	// Choices are documents to begin with, Files manifests, and Recordings those of the command line.
-	Choices           []tryChoice
+	// Begin is the document of the URL, Choices are documents to begin with, Files manifests, and Recordings those of the command line.
+	Begin             string
+	Choices           []objectKey
 	Files, Recordings []string
 	// CanReplay reports whether there are recordings: those of the command line, or of the replicas.
 	CanReplay bool
@@ -75,15 +76,6 @@ type tryPage struct {
 	// Notes say what of the configuration is not known.
 	Notes []error
 }
-
-// tryChoice is a document of the configuration.
-type tryChoice struct {
-	Kind, Namespace, Name string
-	Selected              bool
-}
-
-// Value identifies the document in a URL.
-func (c tryChoice) Value() string { return c.Kind + "/" + c.Namespace + "/" + c.Name }
 
 // starter is the document of the form if there is no other.
 const starter = `apiVersion: gatehouse.dev/v1alpha1
@@ -121,19 +113,12 @@ func (c *console) showTry(r *http.Request) (*web.View, error) {
 		return nil, err
 	}
 	query := r.URL.Query()
-	wanted := tryChoice{Kind: query.Get("kind"), Namespace: query.Get("namespace"), Name: query.Get("name")}
-	if parts := strings.SplitN(query.Get("begin"), "/", 3); len(parts) == 3 {
-		wanted = tryChoice{Kind: parts[0], Namespace: parts[1], Name: parts[2]}
-	}
 	data := c.newTryPage(tryForm{Documents: starter, Manifests: starterPod, Operation: "CREATE"}, l)
-	if wanted.Name != "" {
-		if data.Documents, err = c.documentText(l, objectKey{wanted.Kind, wanted.Namespace, wanted.Name}); err != nil {
+	if parts := strings.SplitN(query.Get("begin"), "/", 3); len(parts) == 3 {
+		data.Begin = query.Get("begin")
+		if data.Documents, err = c.documentText(l, objectKey{parts[0], parts[1], parts[2]}); err != nil {
 			return nil, err
 		}
-	}
-	for i := range data.Choices {
-		of := data.Choices[i]
-		data.Choices[i].Selected = of == wanted
 	}
 	file := query.Get("example")
 	if file == "" && len(data.Files) > 0 {
@@ -157,7 +142,7 @@ func (c *console) newTryPage(form tryForm, l *loaded) *tryPage {
 	}
 	data.Notes = l.unread
 	for _, o := range slices.Concat(l.policies, l.exceptions) {
-		data.Choices = append(data.Choices, tryChoice{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
+		data.Choices = append(data.Choices, o.key())
 	}
 	return data
 }
@@ -370,7 +355,7 @@ func (c *console) writeNamespaces(ctx context.Context, x *candidate, form *tryFo
 	names := []string{cmp.Or(form.Namespace, "default")}
 	for _, d := range splitDocuments([]byte(form.Manifests)) {
 		for _, key := range d.keys() {
-			names = append(names, key.namespace)
+			names = append(names, key.Namespace)
 		}
 	}
 	slices.Sort(names)

@@ -97,11 +97,11 @@ func TestTryPrefilled(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(writeFiles(t, map[string]string{"pod.yaml": tryPod}), "pod.yaml")
 	c := newPolicyConsole(t, flags{config: writeFiles(t, map[string]string{"all.yaml": strict + "---\n# a comment\n" + strings.Replace(strict, "name: labels", "name: other", 1)}), manifests: []string{file}})
-	_, page, _ := c.get("GET", "/try?kind=AdmissionPolicy&name=other", nil)
+	_, page, _ := c.get("GET", "/try?begin=AdmissionPolicy//other", nil)
 	c.wants(page, "# a comment", `name: web, namespace: shop`, `<option value="AdmissionPolicy//other" selected>`)
 	_, page, _ = c.get("GET", "/try?begin=AdmissionPolicy%2F%2Flabels&example="+url.QueryEscape(file), nil)
 	c.wants(page, "metadata: {name: labels}")
-	for _, target := range []string{"/try?kind=AdmissionPolicy&name=nobody", "/try?example=/etc/passwd"} {
+	for _, target := range []string{"/try?begin=AdmissionPolicy//nobody", "/try?example=/etc/passwd"} {
 		if status, _, text := c.get("GET", target, nil); status != http.StatusNotFound {
 			t.Error(target, status, text)
 		}

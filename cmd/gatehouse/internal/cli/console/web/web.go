@@ -42,7 +42,7 @@ type Options struct {
 	About func() string
 	// Templates are HTML templates that define each View.Template, in files that end in .html.
 	Templates fs.FS
-	// Functions are those of the templates beside "inert", "command" and "number".
+	// Functions are those of the templates beside "inert" and "command".
 	Functions template.FuncMap
 	// Program is the name of the program, for commands.
 	Program string
@@ -108,7 +108,6 @@ func New(o Options) (*Server, error) {
 			}
 			return strings.Join(line, " ")
 		},
-		"number": number,
 	}
 	maps.Copy(functions, o.Functions)
 	all, err := template.New("").Funcs(functions).ParseFS(files, "templates/*.html")
@@ -229,13 +228,4 @@ func (s *Server) execute(name string, data any) ([]byte, error) {
 // Unwrap returns a text with blanks in place of line breaks.
 func Unwrap(text string) string {
 	return strings.NewReplacer("\r\n", " ", "\n", " ").Replace(strings.TrimRight(text, "\r\n"))
-}
-
-// number returns an integer with separators between thousands.
-func number(value any) string {
-	digits := fmt.Sprint(value)
-	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
-		digits = digits[:at] + "\u202f" + digits[at:]
-	}
-	return digits
 }
