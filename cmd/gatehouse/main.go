@@ -54,7 +54,7 @@ func commands() []func(cli.Streams) *cobra.Command {
 		audit.NewCommand,
 		func(s cli.Streams) *cobra.Command { return console.NewCommand(s, run) },
 		install.NewManifestsCommand,
-		install.NewSchemaCommand,
+		offline.NewSchemaCommand,
 		install.NewProbeCommand,
 		install.NewUninstallCommand,
 		certs.NewCommand,

@@ -1,4 +1,4 @@
-// Package install has the commands that install and remove Gatehouse: manifests and uninstall.
+// Package install has the commands about an install: manifests, probe and uninstall.
 package install
 
 import (
@@ -16,7 +16,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
-	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -73,9 +72,8 @@ CustomResourceDefinitions are printed; apply them first.
 
 With --audit only the rights for serve --audit-every are printed: to list exactly the
 resources that policies and profiles match, and to write reports. The policies are those
-that are active in the cluster of the kubeconfig, those of --config, or with both a
-directory and --context, all of them. Without a cluster, what policies match by wildcards
-is left out.
+of the cluster of the kubeconfig, those of --config, or with --config and --context both.
+Without a cluster, what policies match by wildcards is left out.
 
 With --authentication it prints the kubeconfig for --authentication-token-webhook-config-file
 of kube-apiserver, a file on the control plane nodes, with the flags of kube-apiserver in
@@ -97,9 +95,6 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 
   # the rights of audits, for the policies that are active
   gatehouse manifests --audit | kubectl apply -f -
-
-  # outside of the cluster
-  gatehouse manifests --url https://192.0.2.10:9443 --ca-file certs/ca.crt --config DIR | kubectl apply -f -
 
   # token reviews
   gatehouse manifests --authentication --url https://192.0.2.10:9443 --ca-file /etc/kubernetes/gatehouse/ca.crt \
@@ -231,16 +226,21 @@ func (f *manifestsFlags) forAdmission() ([]byte, []string, error) {
 		return nil, nil, err
 	}
 	o.Namespace = cmp.Or(f.namespace, o.Server.Namespace, install.DefaultNamespace)
-	var err error
 	if f.caFile != "" {
-		if o.CABundle, err = readCABundle(f.caFile); err != nil {
+		text, err := cli.ReadFile(f.caFile, 1)
+		if err == nil {
+			o.CABundle, err = registration.ParseCABundle(text, time.Now())
+		}
+		if err != nil {
 			return nil, nil, fmt.Errorf("--ca-file %s: %w", f.caFile, err)
 		}
 	}
 	if f.config != "" {
-		if o.Spec, err = loadSpec(f.config); err != nil {
-			return nil, nil, fmt.Errorf("--config %s: invalid configuration (hint: see gatehouse lint):\n%w", f.config, config.WithPaths(f.config, err))
+		c, err := compile(f.config)
+		if err != nil {
+			return nil, nil, err
 		}
+		o.Spec = new(c.Spec())
 	}
 	admission, err := registration.ForAdmission(o)
 	if err != nil {
@@ -333,20 +333,11 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	return problems.Err()
 }
 
-// readCABundle reads a CA bundle, of 1 MiB at most, as the API server does.
-func readCABundle(path string) ([]byte, error) {
-	text, err := cli.ReadFile(path, 1)
-	if err != nil {
-		return nil, err
-	}
-	return registration.ParseCABundle(text, time.Now())
-}
-
-// loadSpec returns the spec of a valid configuration.
-func loadSpec(dir string) (*webhooks.Spec, error) {
+// compile returns the configuration of a directory, which must be valid.
+func compile(dir string) (*config.Config, error) {
 	c, _, found := config.CompileDir(dir)
 	if err := found.Err(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--config %s: invalid configuration (hint: see gatehouse lint):\n%w", dir, config.WithPaths(dir, err))
 	}
-	return new(c.Spec()), nil
+	return c, nil
 }

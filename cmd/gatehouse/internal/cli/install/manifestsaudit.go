@@ -42,11 +42,8 @@ func (f *manifestsFlags) auditRights(ctx context.Context) (text []byte, notes []
 // audited returns the configuration, and what the API server serves, nil without one.
 func (f *manifestsFlags) audited(ctx context.Context) (*config.Config, *audit.Served, error) {
 	if f.config != "" && !f.cluster.Given() {
-		c, _, found := config.CompileDir(f.config)
-		if err := found.Err(); err != nil {
-			return nil, nil, fmt.Errorf("--config %s: invalid configuration (hint: see gatehouse lint):\n%w", f.config, config.WithPaths(f.config, err))
-		}
-		return c, nil, nil
+		c, err := compile(f.config)
+		return c, nil, err
 	}
 	flags := cli.SourceFlags{ClusterFlags: f.cluster, WithCluster: f.config != ""}
 	source, err := flags.Open(ctx, f.config)

@@ -1,10 +1,7 @@
-package install
+package offline
 
 import (
-	"cmp"
 	"encoding/json"
-	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,7 +18,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // draft is the version of JSON Schema that editors know best.
@@ -40,87 +36,33 @@ func (k kindSchema) path() string {
 
 // NewSchemaCommand returns the command "gatehouse schema".
 func NewSchemaCommand(s cli.Streams) *cobra.Command {
-	var output, dir string
+	var dir string
 	cmd := &cobra.Command{
-		Use:   "schema [KIND...]",
+		Use:   "schema",
 		Short: "Print JSON Schemas of Gatehouse's kinds, for editors",
-		Long: `Schema prints a JSON Schema of a kind, or one for documents of several or all kinds,
-which accepts documents of other kinds as they are. Editors complete and check YAML with it.
-Only lint and check see all mistakes.
+		Long: `Schema prints a JSON Schema for documents of all kinds, which accepts documents of other kinds
+as they are. Editors complete and check YAML with it. Only lint and check see all mistakes.
 
--o table lists the kinds. With --dir it writes a file for each kind, DIR/GROUP/KIND_VERSION.json,
-and DIR/all.json. AuthenticationConfiguration is a kind of Gatehouse; that of the API
-server is AuthenticationConfiguration.apiserver.config.k8s.io.
+With --dir it writes a file for each kind, DIR/GROUP/KIND_VERSION.json, and DIR/all.json.
 
 Exit codes: 0 printed, 2 bad usage.`,
-		Example: `  # all kinds, for the YAML extension of an editor ("yaml.schemas": {"schemas/all.json": "config/**"})
-  gatehouse schema --dir schemas
-
-  # one kind; in a document: # yaml-language-server: $schema=policyexception.json
-  gatehouse schema PolicyException > policyexception.json`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(_ *cobra.Command, args []string) error {
+		Example: `  # for the YAML extension of an editor ("yaml.schemas": {"schemas/all.json": "config/**"})
+  gatehouse schema --dir schemas`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
 			all, err := kindSchemas()
 			if err != nil {
 				return err
 			}
-			if len(args) > 0 {
-				all, err = ofKinds(all, args)
-				if err != nil {
-					return err
-				}
-			}
-			switch {
-			case dir != "":
+			if dir != "" {
 				return writeSchemas(dir, all)
-			case output == "table":
-				return printKinds(s.Out, all)
-			case len(all) == 1:
-				return cli.WriteJSON(s.Out, all[0].schema)
 			}
 			return cli.WriteJSON(s.Out, anyKind(all))
 		},
 	}
-	cli.AddOutputFlag(cmd, &output, "json", "table")
 	cmd.Flags().StringVar(&dir, "dir", "", "write a file for each kind into this directory")
 	_ = cmd.MarkFlagDirname("dir") // the flag exists
-	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		all, _ := kindSchemas() // without kinds there is nothing to complete
-		return kindNames(all), cobra.ShellCompDirectiveNoFileComp
-	}
 	return cmd
-}
-
-func kindNames(all []kindSchema) []string {
-	var names []string
-	for _, k := range all {
-		names = append(names, k.kind.Kind)
-	}
-	return names
-}
-
-// ofKinds returns the schemas of the kinds with these names, each with or without its group.
-func ofKinds(all []kindSchema, names []string) ([]kindSchema, error) {
-	var out []kindSchema
-	for _, name := range names {
-		i := slices.IndexFunc(all, func(k kindSchema) bool {
-			return strings.EqualFold(k.kind.Kind, name) || strings.EqualFold(k.kind.GroupKind().String(), name)
-		})
-		if i < 0 {
-			hint := cmp.Or(diagnostic.DidYouMean(name, kindNames(all)...), "gatehouse schema -o table lists the kinds")
-			return nil, fmt.Errorf("there is no schema of this kind (hint: %s)", hint)
-		}
-		out = append(out, all[i])
-	}
-	return out, nil
-}
-
-func printKinds(out io.Writer, all []kindSchema) error {
-	var rows [][]string
-	for _, k := range all {
-		rows = append(rows, []string{k.kind.Kind, k.kind.GroupVersion().String(), k.path()})
-	}
-	return cli.WriteTable(out, []string{"KIND", "APIVERSION", "FILE"}, rows)
 }
 
 func writeSchemas(dir string, all []kindSchema) error {
