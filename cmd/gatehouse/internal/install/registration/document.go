@@ -51,24 +51,6 @@ func Only(documents []Document, parts ...Part) []Document {
 	return some
 }
 
-// value is the document without the fields that only a server fills in: a map,
-// or a list of a document that is one.
-func (d Document) value() (any, error) {
-	raw, err := json.Marshal(d.object)
-	if err != nil {
-		return nil, err
-	}
-	var value any
-	if err := yaml.Unmarshal(raw, &value); err != nil {
-		return nil, err
-	}
-	if fields, ok := value.(map[string]any); ok {
-		delete(fields, "status")
-		delete(fields, "preferences")
-	}
-	return value, nil
-}
-
 // YAML writes the documents as a YAML stream, with their comments, under a
 // header comment.
 func YAML(header string, documents []Document) ([]byte, error) {
@@ -79,10 +61,16 @@ func YAML(header string, documents []Document) ([]byte, error) {
 			out.WriteString("---\n")
 		}
 		writeComment(&out, d.comment)
-		value, err := d.value()
+		raw, err := json.Marshal(d.object)
 		if err != nil {
 			return nil, err
 		}
+		var value map[string]any
+		if err := json.Unmarshal(raw, &value); err != nil {
+			return nil, err
+		}
+		delete(value, "status") // what a server fills in
+		delete(value, "preferences")
 		text, err := yaml.Marshal(value)
 		if err != nil {
 			return nil, err
