@@ -10,6 +10,9 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
+// Option returns one more option of each program in an environment, such as one that observes the evaluation.
+type Option func(env *cel.Env) cel.ProgramOption
+
 // Binding returns the implementation of the function that a call calls: its overload, or
 // what finds the overload by the arguments.
 func Binding(env *cel.Env, call interpreter.InterpretableCall) (functions.FunctionOp, error) {

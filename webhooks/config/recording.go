@@ -2,7 +2,7 @@ package config
 
 import "github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 
-// Recording is a RecordingConfiguration as it is written. Its expressions and paths are not checked: the recorder compiles them.
+// Recording is a RecordingConfiguration as it is written. Its paths are not checked: the recorder compiles them.
 type Recording struct {
 	v1alpha1.RecordingConfiguration
 	// Source is the place of the document in diagnostics.

@@ -42,8 +42,8 @@ type Set struct {
 	inject     Injector
 	now        func() time.Time
 	workloads  *workload.Kinds
-	// guard is that of the Spec, nil for none.
-	guard celbound.Guard
+	// option is that of the Spec, nil for none.
+	option celbound.Option
 	// budget is what all policies together may spend on a request.
 	budget int64
 	// checksTemplates is true if a policy checks pod templates.
@@ -123,7 +123,7 @@ func Compile(spec Spec) (*Set, error) {
 	c := &compilation{
 		set: &Set{
 			objects: spec.Objects, authorizer: spec.Authorizer, inject: spec.Inject, now: spec.Now,
-			guard: spec.Guard, budget: defaultBudget, version: CompatibilityVersion, conditions: map[string]*exceptionConditions{},
+			option: spec.Option, budget: defaultBudget, version: CompatibilityVersion, conditions: map[string]*exceptionConditions{},
 		},
 		selectors:  matching.NewSelectors(),
 		previous:   map[exceptedPolicy]*compiledPolicy{},
@@ -201,7 +201,7 @@ func (c *compilation) compilerFor(previous *Set) error {
 		}
 	} else {
 		var err error
-		if c.compiler, err = expression.NewCompiler(c.set.version, c.set.guard); err != nil {
+		if c.compiler, err = expression.NewCompiler(c.set.version, c.set.option); err != nil {
 			return err
 		}
 	}

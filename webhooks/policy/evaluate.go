@@ -207,7 +207,7 @@ func (e *evaluator) evaluateExpression(phase *expression.Phase, program *express
 // isUndecided reports whether an expression has no result because of a value that is not known,
 // and notes it for the review.
 func (e *evaluator) isUndecided(failure *expression.EvaluationError) bool {
-	if failure == nil || !e.request.review.isUndecided(failure) {
+	if failure == nil || !errors.Is(failure, ErrUnanswered) {
 		return false
 	}
 	e.request.review.noteUndecided(title(e.policy.kind, e.policy.name, ""), failure)
@@ -252,7 +252,7 @@ func (e *evaluator) evaluateConditions() bool {
 		case result.end != nil:
 			fail(c.name, result.end)
 			return false
-		case result.failure != nil && e.request.review.isUndecided(result.failure):
+		case result.failure != nil && errors.Is(result.failure, ErrUnanswered):
 			undecided = c
 			unknown = result.failure
 		case result.failure != nil:
@@ -285,7 +285,7 @@ func (e *evaluator) checkPodSecurity() bool {
 	}
 	failure, err := e.policy.podSecurity.check(e.request, e.out)
 	switch {
-	case e.request.review.set.isUnknown(failure):
+	case errors.Is(failure, ErrUnanswered):
 		e.request.review.noteUndecided(title(e.policy.kind, e.policy.name, ""), failure)
 		return false
 	case failure != nil:
@@ -359,8 +359,8 @@ func (e *evaluator) evaluateMessages(results []ruleResult, remaining int64) {
 			}
 			return
 		}
-		if out.outcome == Violated && result.failure != nil && e.request.review.isUndecided(result.failure) {
-			out.message = fmt.Sprintf("%s (%v)", out.message, e.request.review.set.unknownError())
+		if out.outcome == Violated && result.failure != nil && errors.Is(result.failure, ErrUnanswered) {
+			out.message = fmt.Sprintf("%s (%v)", out.message, ErrUnanswered)
 		}
 		if out.outcome == Violated && result.failure == nil {
 			if message := validMessage(result.value); message != "" {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -203,7 +204,7 @@ func (r *request) falseCondition(x *exception) string {
 		if failure := r.review.unansweredError(conditions[i].Program); failure != nil {
 			err = failure
 		}
-		if err != nil && r.review.isUndecided(err) {
+		if errors.Is(err, ErrUnanswered) {
 			r.review.noteUndecided("the condition "+conditions[i].name+" of an exception", err)
 			continue // the exception may hold; the request is not allowed because of it
 		}

@@ -82,9 +82,6 @@ func compilePodSecurity(d validation.Reporter, evaluator *podsecurity.Evaluator,
 // a failure leaves the decision to failurePolicy.
 func (p *podSecurity) check(r *request, out *evaluation) (failure, err error) {
 	level := p.level
-	if (p.labels || level.Enforces()) && r.hasUnknownPod() {
-		return r.review.set.guard.Err(), nil
-	}
 	if p.labels {
 		namespace, known := r.NamespaceObject()
 		if !known {
@@ -115,16 +112,6 @@ func (p *podSecurity) check(r *request, out *evaluation) (failure, err error) {
 		out.results = append(out.results, ruleResult{name: "podSecurity", index: -1, outcome: Passed})
 	}
 	return nil, nil
-}
-
-// hasUnknownPod reports whether a value that is not known is where checks of Pod Security read. A
-// pod that cannot be read is reported by them.
-func (r *request) hasUnknownPod() bool {
-	if r.review.set.guard == nil {
-		return false
-	}
-	_, _, err := r.pod()
-	return err == nil && r.podRead.HasString(r.review.set.guard.Is)
 }
 
 // modeResults are the warnings and audit annotations that the labels of a namespace ask

@@ -120,10 +120,8 @@ type Spec struct {
 	// warnings, as errors. Without it they are Compile's error. With it, conditions
 	// of exceptions that do nothing are not compiled.
 	KeepBroken bool
-	// Guard makes a rule undecided if its result depends on a value that is not known. A
-	// request with an undecided rule is refused if another rule refuses it, and cannot be
-	// decided otherwise. It is for requests of a recording, and may be nil.
-	Guard celbound.Guard
+	// Option is for all expressions, and may be nil.
+	Option celbound.Option
 	// Stop returns an error once Compile is to end, as a context's Err does. Compile calls
 	// it before each expression and returns its error. It may be nil.
 	Stop func() error

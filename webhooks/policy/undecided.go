@@ -22,7 +22,7 @@ type Recording interface {
 type UndecidedError struct {
 	// Where names the policy, or the condition of an exception.
 	Where string
-	// Err says what is read. It wraps ErrUnanswered, or the Err of the Guard.
+	// Err says what is read. It wraps ErrUnanswered.
 	Err error
 }
 
@@ -31,25 +31,6 @@ func (e *UndecidedError) Error() string { return e.Where + ": " + e.Err.Error() 
 
 // Unwrap returns Err.
 func (e *UndecidedError) Unwrap() error { return e.Err }
-
-// isUndecided reports whether an expression has no result, or none that is known, because of a value
-// that is not known, or of what was not recorded.
-func (v *review) isUndecided(err error) bool {
-	return v.set.guard != nil && v.set.guard.Depends(err) || errors.Is(err, ErrUnanswered)
-}
-
-// isUnknown reports whether a failure is due to a value that is not known, or was not recorded.
-func (s *Set) isUnknown(failure error) bool {
-	return errors.Is(failure, ErrUnanswered) || s.guard != nil && failure != nil && errors.Is(failure, s.guard.Err())
-}
-
-// unknownError returns the error about a result that is not known.
-func (s *Set) unknownError() error {
-	if s.guard == nil {
-		return ErrUnanswered
-	}
-	return s.guard.Err()
-}
 
 // noteUndecided notes why a part of the configuration is undecided. The first reason is kept.
 func (v *review) noteUndecided(where string, err error) {

@@ -72,7 +72,7 @@ func Compile(spec Spec) (*Set, error) {
 	if len(spec.Profiles) == 0 {
 		return s, nil // What follows takes memory.
 	}
-	environment, err := template.NewEnvironment(spec.Guard)
+	environment, err := template.NewEnvironment(spec.Option)
 	if err != nil {
 		return nil, fmt.Errorf("sidecar profiles: %w", err)
 	}
@@ -138,9 +138,8 @@ type Spec struct {
 	// Known are namespaces whose annotations are checked at once, where they are
 	// known beforehand, as those of a directory are.
 	Known []KnownNamespace
-	// Guard makes expressions fail whose result depends on a value that is not known. It is
-	// for requests of a recording, and may be nil.
-	Guard celbound.Guard
+	// Option is for all expressions, and may be nil.
+	Option celbound.Option
 	// Stop returns an error once Compile is to end, as a context's Err does. Compile calls
 	// it before each profile and each expression and returns its error. It may be nil.
 	Stop func() error

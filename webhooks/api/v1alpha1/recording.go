@@ -1,32 +1,19 @@
 package v1alpha1
 
 import (
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RecordingConfiguration defines which reviews 'gatehouse serve --record' records, and what it
+// RecordingConfiguration defines which share of reviews 'gatehouse serve --record' records, and what it
 // redacts. It is the document of --record-config, and not a resource of the cluster.
 type RecordingConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Match selects admission requests. The default is all. Token reviews are always selected.
-	Match RecordingMatch `json:"match,omitzero"`
-	// Sampling defines the share of the selected reviews to record. Reviews that are denied, that
+	// Sampling defines the share of the reviews to record. Reviews that are denied, that
 	// have a warning or that cannot be decided are always recorded.
 	Sampling RecordingSampling `json:"sampling,omitzero"`
 	// Redaction adds to what is redacted by default.
 	Redaction RecordingRedaction `json:"redaction,omitzero"`
-}
-
-// RecordingMatch selects admission requests as a ValidatingAdmissionPolicy does.
-type RecordingMatch struct {
-	// MatchConstraints select requests by resource, namespace and labels. Without resourceRules,
-	// they select every resource.
-	MatchConstraints *admissionregistrationv1.MatchResources `json:"matchConstraints,omitempty"`
-	// MatchConditions are CEL expressions that must all be true. A request for which one fails is
-	// selected.
-	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 }
 
 // RecordingSampling defines the share of reviews to record. Which reviews that are is a

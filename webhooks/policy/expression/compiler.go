@@ -50,8 +50,8 @@ type Declarations struct {
 // it makes.
 type Compiler struct {
 	base *environment.EnvSet
-	// guard is nil for none.
-	guard celbound.Guard
+	// option is nil for none.
+	option celbound.Option
 
 	// mutex guards what follows, and that the variables of one policy at a time
 	// are declared.
@@ -68,14 +68,14 @@ func keyOf(d Declarations) declared {
 }
 
 // NewCompiler returns a compiler for a Kubernetes version, such as "1.36", whose
-// functions and rules hold. An error means that there is no such version. The guard is for
+// functions and rules hold. An error means that there is no such version. The option is for
 // all expressions, and may be nil.
-func NewCompiler(compatibility string, guard celbound.Guard) (*Compiler, error) {
+func NewCompiler(compatibility string, option celbound.Option) (*Compiler, error) {
 	parsed, err := version.ParseMajorMinor(compatibility)
 	if err != nil {
 		return nil, fmt.Errorf("%q is not a Kubernetes version such as \"1.36\"", compatibility)
 	}
-	return &Compiler{guard: guard, base: environment.MustBaseEnvSet(parsed), planners: map[declared]*planner{}}, nil
+	return &Compiler{option: option, base: environment.MustBaseEnvSet(parsed), planners: map[declared]*planner{}}, nil
 }
 
 // variablesType is upstream's name for the type of variables.
@@ -91,7 +91,7 @@ func (c *Compiler) planner(d Declarations) (*planner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("declare the variables of policies: %w", err)
 	}
-	p, err := newPlanner(env, c.guard)
+	p, err := newPlanner(env, c.option)
 	if err != nil {
 		return nil, fmt.Errorf("plan expressions: %w", err)
 	}

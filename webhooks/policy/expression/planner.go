@@ -20,8 +20,8 @@ import (
 // with nothing but the plan is kept.
 type planner struct {
 	env *cel.Env
-	// guard is that of the compiler, nil for none.
-	guard celbound.Guard
+	// option is that of the compiler, nil for none.
+	option celbound.Option
 	// bounds are those of what env may check.
 	bounds *celbound.Bounds
 	// costs is how every plan counts what it costs.
@@ -36,7 +36,7 @@ type planner struct {
 // errNoPlan means that the library does not plan as it did.
 var errNoPlan = errors.New("the plan of the expression was not found")
 
-func newPlanner(env *cel.Env, guard celbound.Guard) (*planner, error) {
+func newPlanner(env *cel.Env, option celbound.Option) (*planner, error) {
 	bounds, err := celbound.New(env)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func newPlanner(env *cel.Env, guard celbound.Guard) (*planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{env: env, bounds: bounds, guard: guard, uncounted: uncounted}
+	p := &planner{env: env, bounds: bounds, option: option, uncounted: uncounted}
 	checked, issues := env.Compile("null")
 	if issues != nil {
 		return nil, issues.Err()
@@ -85,7 +85,7 @@ func (p *planner) plan(checked *ast.AST) (interpreter.InterpretableV2, error) {
 		cel.EvalOptions(cel.OptOptimize),
 		cel.OptimizeRegex(library.FindRegexOptimization, library.FindAllRegexOptimization),
 	}
-	if p.guard == nil {
+	if p.option == nil {
 		options = append(options, cel.CustomDecoratorV2(findPaths(checked)))
 	}
 	return p.part(p.uncounted, checked, options...)
@@ -118,8 +118,8 @@ func (p *planner) part(env *cel.Env, checked *ast.AST, options ...cel.ProgramOpt
 		}),
 		limited(p.env),
 	)
-	if p.guard != nil {
-		options = append(options, p.guard.Option(p.env))
+	if p.option != nil {
+		options = append(options, p.option(p.env))
 	}
 	if _, err := env.PlanProgram(whole, options...); err != nil {
 		return nil, err

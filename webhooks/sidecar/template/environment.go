@@ -52,9 +52,9 @@ const CompatibilityVersion = "1.36"
 // Environment is what the expressions of all profiles share. It is immutable and
 // safe for concurrent use.
 type Environment struct {
-	// guard is nil for none.
-	guard celbound.Guard
-	cel   *cel.Env
+	// option is nil for none.
+	option celbound.Option
+	cel    *cel.Env
 	// bounds are those of the expressions of all profiles.
 	bounds  *celbound.Bounds
 	base    types.Provider
@@ -63,9 +63,9 @@ type Environment struct {
 }
 
 // NewEnvironment builds an environment, which takes some milliseconds. An error
-// means that the libraries of this build do not fit each other. The guard is for all
+// means that the libraries of this build do not fit each other. The option is for all
 // expressions, and may be nil.
-func NewEnvironment(guard celbound.Guard) (*Environment, error) {
+func NewEnvironment(option celbound.Option) (*Environment, error) {
 	objects := objectTypes{}
 	texts := cel.MapType(cel.StringType, cel.StringType)
 	objects.declare(namespaceType, map[string]*cel.Type{"metadata": cel.ObjectType(metadataType)})
@@ -88,7 +88,7 @@ func NewEnvironment(guard celbound.Guard) (*Environment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bound the expressions of templates: %w", err)
 	}
-	return &Environment{guard: guard, cel: extended, bounds: bounds, base: base.CELTypeProvider(), objects: objects, checker: new(strict.Checker)}, nil
+	return &Environment{option: option, cel: extended, bounds: bounds, base: base.CELTypeProvider(), objects: objects, checker: new(strict.Checker)}, nil
 }
 
 // The object types that are not those of a pod.

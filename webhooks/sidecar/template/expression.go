@@ -39,8 +39,6 @@ type expression struct {
 	names []string
 	// selections are what the expression needs of them.
 	selections []selection
-	// guard is that of the Environment, nil for none.
-	guard celbound.Guard
 }
 
 func (e *expression) uses(variable string) bool { return slices.Contains(e.names, variable) }
@@ -142,8 +140,8 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 	}
 	e.selections = selections(checked.NativeRep())
 	options := []cel.ProgramOption{cel.InterruptCheckFrequency(celconfig.CheckFrequency), cel.CostLimit(celconfig.PerCallLimit)}
-	if e.guard = s.environment.guard; e.guard != nil {
-		options = append(options, e.guard.Option(env))
+	if s.environment.option != nil {
+		options = append(options, s.environment.option(env))
 	}
 	e.program, err = env.Program(checked, options...)
 	if err != nil {

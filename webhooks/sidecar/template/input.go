@@ -271,9 +271,6 @@ func (e *expression) run(in *Input) (ref.Val, error) {
 	if cost := details.ActualCost(); cost != nil {
 		in.spent += *cost
 	}
-	if err != nil && e.guard != nil {
-		err = e.guard.Explain(err)
-	}
 	return result, err
 }
 

@@ -26,9 +26,9 @@ import (
 
 // RecordingOptions are the flags of serve about recording.
 type RecordingOptions struct {
-	dir, keyFile, config string
-	maxBytes             string
-	maxAge               time.Duration
+	dir, config string
+	maxBytes    string
+	maxAge      time.Duration
 
 	// changed reports whether a flag was set on the command line.
 	changed func(name string) bool
@@ -45,13 +45,11 @@ const (
 func (f *RecordingOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.changed = flags.Changed
-	flags.StringVar(&f.dir, "record", "", "directory in which to record reviews and their answers, for 'gatehouse replay'; secret values are replaced by keyed hashes, and tokens are not recorded (default: no recording)")
-	flags.StringVar(&f.keyFile, "record-key-file", "", "file with the key of these hashes, as 'gatehouse record key --out FILE' makes one; use the same for all replicas (default: a random key for each start, so that recordings of different replicas and starts cannot be compared)")
+	flags.StringVar(&f.dir, "record", "", "directory in which to record reviews and their answers, for 'gatehouse replay'; secret values are replaced by a mark, and tokens are not recorded (default: no recording)")
 	flags.StringVar(&f.maxBytes, "record-max-bytes", "1Gi", "maximum size of the recording, such as 500Mi or 10Gi; the oldest reviews are removed")
 	flags.DurationVar(&f.maxAge, "record-max-age", 7*24*time.Hour, "maximum age of the recording, such as 12h or 30d; older reviews are removed")
-	flags.StringVar(&f.config, "record-config", "", "file with a RecordingConfiguration, which selects reviews and adds to what is redacted (default: all reviews)")
+	flags.StringVar(&f.config, "record-config", "", "file with a RecordingConfiguration, which sets the share of reviews to record and adds to what is redacted (default: all reviews)")
 	_ = cmd.MarkFlagDirname("record")
-	_ = cmd.MarkFlagFilename("record-key-file")
 	_ = cmd.MarkFlagFilename("record-config", "yaml", "yml", "json")
 }
 
@@ -60,7 +58,7 @@ func (f *RecordingOptions) Validate(documents string) []error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if f.dir == "" {
-		for _, flag := range []string{"record-key-file", "record-max-bytes", "record-max-age", "record-config"} {
+		for _, flag := range []string{"record-max-bytes", "record-max-age", "record-config"} {
 			if f.changed(flag) {
 				problem("--%s needs --record", flag)
 			}
@@ -106,9 +104,8 @@ func isBelow(path, dir string) bool {
 // recording records the reviews of the server. A nil recording records nothing.
 type recording struct {
 	recorder *record.Recorder
-	// documents redacts configurations.
-	documents *record.Redactor
-	log       *slog.Logger
+	redactor *record.Redactor
+	log      *slog.Logger
 }
 
 // recording returns what records reviews, nil without --record. Replica is the name of this process, and
@@ -121,45 +118,19 @@ func (f *RecordingOptions) recording(ctx context.Context, replica, namespace str
 	if err != nil {
 		return nil, err
 	}
-	key, err := record.ReadKey(f.keyFile)
-	if err != nil {
-		return nil, fmt.Errorf("--record-key-file %w", err)
-	}
-	redactor, err := record.NewRedactor(key, rules.paths, rules.annotations)
-	if err != nil {
-		return nil, fmt.Errorf("--record-config: %w", err)
-	}
-	documents, err := record.NewRedactor(key, nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("--record-key-file: %w", err)
-	}
 	notify, err := recordingEvents(ctx, certstore.ReplicaName(replica), namespace, access, log)
 	if err != nil {
 		return nil, err
 	}
 	size, _ := f.bytes() // checked with the flags
-	r := &recording{documents: documents, log: log, recorder: record.New(record.Options{
-		Dir: f.dir, Replica: certstore.ReplicaName(replica), Redactor: redactor, Rules: rules.compiled, MaxBytes: size, MaxAge: f.maxAge,
-		Notify: notify, Log: log,
-	})}
-	log.Info("recording enabled", "dir", f.dir, "maxBytes", size, "maxAge", f.maxAge.String(), "redactionKey", redactor.Redaction().Key)
-	if f.keyFile == "" {
-		log.Warn("the redaction key is random: recordings of different replicas and starts cannot be compared", "hint", "gatehouse record key --out FILE makes a key for --record-key-file")
-	}
-	return r, nil
+	log.Info("recording enabled", "dir", f.dir, "maxBytes", size, "maxAge", f.maxAge.String())
+	return &recording{log: log, redactor: rules.Redactor, recorder: record.New(record.Options{
+		Dir: f.dir, Replica: certstore.ReplicaName(replica), Rules: rules, MaxBytes: size, MaxAge: f.maxAge, Notify: notify, Log: log,
+	})}, nil
 }
 
-// recordingRules are what --record-config says.
-type recordingRules struct {
-	compiled           *record.Rules
-	paths, annotations []string
-}
-
-func (f *RecordingOptions) rules(log *slog.Logger) (recordingRules, error) {
-	if f.config == "" {
-		return recordingRules{}, nil
-	}
-	c, compiled, found := record.ReadRules(f.config)
+func (f *RecordingOptions) rules(log *slog.Logger) (record.Rules, error) {
+	rules, found := record.ReadRules(f.config)
 	var all []string
 	for _, one := range found {
 		if one.Severity == diagnostic.Error {
@@ -169,9 +140,9 @@ func (f *RecordingOptions) rules(log *slog.Logger) (recordingRules, error) {
 		}
 	}
 	if len(all) > 0 {
-		return recordingRules{}, fmt.Errorf("--record-config: the configuration is invalid:\n%s", strings.Join(all, "\n"))
+		return rules, fmt.Errorf("--record-config: the configuration is invalid:\n%s", strings.Join(all, "\n"))
 	}
-	return recordingRules{compiled, c.Redaction.Paths, c.Redaction.Annotations}, nil
+	return rules, nil
 }
 
 // The reasons of Events about a recording.
@@ -205,12 +176,13 @@ func recordingEvents(ctx context.Context, replica, namespace string, access *res
 
 // activated stores a configuration that becomes the active one.
 func (r *recording) activated(c *config.Config) {
-	documents, err := c.Encode(r.documents.Object)
-	if err != nil {
-		r.log.Error("the recording lacks the configuration", "digest", c.Digest, "error", err.Error())
-		return
-	}
-	r.recorder.Configuration(c.Digest, documents)
+	r.recorder.Configuration(c.Digest, func() string {
+		documents, err := c.Encode(r.redactor.Object)
+		if err != nil {
+			r.log.Error("the recording lacks the configuration", "digest", c.Digest, "error", err.Error())
+		}
+		return string(documents)
+	})
 }
 
 // begin returns what begins to record a review, nil if nothing is recorded.

@@ -25,11 +25,11 @@ const (
 
 // Recording is the answer to GET of RecordingPath.
 type Recording struct {
-	// Files are in the order of their names, which is that of time for segments.
+	// Files are in the order of their names, which is that of time.
 	Files []RecordingFile `json:"files"`
 }
 
-// RecordingFile is a segment of a recording, or a configuration beside it.
+// RecordingFile is a segment of a recording.
 type RecordingFile struct {
 	Name string `json:"name"`
 	// Bytes is the size. That of a segment which is being written grows.
@@ -39,11 +39,6 @@ type RecordingFile struct {
 
 // recording serves the directory of a recording, and nothing else that is in it.
 type recording struct{ dir string }
-
-func isRecordingFile(name string) bool {
-	_, configuration := record.ConfigurationDigest(name)
-	return configuration || record.IsSegmentName(name)
-}
 
 // list answers RecordingPath.
 func (d recording) list(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +53,7 @@ func (d recording) list(w http.ResponseWriter, r *http.Request) {
 	list := Recording{Files: []RecordingFile{}}
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil || !info.Mode().IsRegular() || !isRecordingFile(entry.Name()) {
+		if err != nil || !info.Mode().IsRegular() || !record.IsSegmentName(entry.Name()) {
 			continue // it was just removed, or is not of the recording
 		}
 		list.Files = append(list.Files, RecordingFile{Name: entry.Name(), Bytes: info.Size(), Modified: info.ModTime().UTC()})
@@ -76,7 +71,7 @@ func (d recording) file(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("name")
-	if !isRecordingFile(name) {
+	if !record.IsSegmentName(name) {
 		http.Error(w, fmt.Sprintf("%.100q is not the name of a file of the recording (hint: GET %s lists them)", name, RecordingPath), http.StatusNotFound)
 		return
 	}

@@ -3,203 +3,215 @@ package record
 import (
 	"cmp"
 	"encoding/base64"
+	"encoding/binary"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// values are the values that were redacted in a request, to be found in its answer.
-type values struct {
-	// long are those that are searched for everywhere.
-	long []string
-	// env are the values of environment variables by name.
-	env map[string]string
-	// any is true if anything was redacted.
-	any bool
-	// many is true if they were too many to be noted.
-	many bool
-	// parts are the parts of the request whose values belong to these too.
-	parts []*part
-}
-
-// own reports whether there are values that are of no part.
-func (f *values) own() bool { return len(f.long) > 0 || len(f.env) > 0 || f.many }
-
-func (f *values) addPart(p *part) {
-	if p.found.any {
-		f.any = true
-		f.parts = append(f.parts, p)
-	}
-}
-
-// search returns the values that are searched for, the longest first, and false if they are too
-// many.
-func (f *values) search() ([]string, bool) {
-	all, many := slices.Clone(f.long), f.many
-	for _, p := range f.parts {
-		all, many = append(all, p.found.long...), many || p.found.many
-	}
-	slices.SortFunc(all, func(a, b string) int { return cmp.Or(-cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-	all = slices.Compact(all)
-	return all, len(all) <= maxLong && !many
-}
-
-// isEnv reports whether an environment variable has a value that was redacted.
-func (f *values) isEnv(name, value string) bool {
-	if name == "" || value == "" {
-		return false
-	}
-	if f.env[name] == value {
-		return true
-	}
-	return slices.ContainsFunc(f.parts, func(p *part) bool { return p.found.env[name] == value })
-}
-
 const (
-	// minLong is the size of the smallest value that is searched for everywhere, in bytes.
+	// minLong is the size of the smallest value that is searched for everywhere in an answer, in bytes. Shorter ones are searched
+	// for as values of environment variables of the same name.
 	minLong = 8
-	// maxLong bounds how many values are searched for, so that the work for a byte is bounded.
-	maxLong = 256
+	// maxSearch bounds the work of the search: the bytes of the answer times the number of values. Beyond it, no text of the answer is recorded.
+	maxSearch = 1 << 30
 )
 
-func (f *values) note(text string) {
-	f.any = true
-	switch {
-	case len(text) < minLong || slices.Contains(f.long, text):
-	case len(f.long) >= maxLong:
-		f.many = true
-	default:
-		f.long = append(f.long, text)
-	}
-}
-
-// noteEnv notes the value of an environment variable.
-func (f *values) noteEnv(v rawjson.Value) {
-	name, value := v.Get("name").Text(), v.Get("value").Text()
-	switch {
-	case name == "" || value == "":
-		return
-	case len(f.env) >= maxLong:
-		f.many = true
-		return
-	case f.env == nil:
-		f.env = map[string]string{}
-	}
-	f.env[name] = value
-}
-
-// appendAnswer appends the response of an AdmissionReview. In its patch, which is appended as JSON,
-// and in its texts are redacted the values that were redacted in the request. Refer and cuts are as for
-// appendRequest.
-func (r *Redactor) appendAnswer(dst, answer []byte, found *values, refer func(*part) int, cuts []cut) ([]byte, []cut) {
-	search := searcher{Redactor: r, found: found}
+// Answer appends the response of an AdmissionReview, with its patch as JSON. Where values that were redacted in the request occur in
+// texts and in the patch, they are redacted too.
+func (r *Redactor) Answer(dst, answer []byte, found *Found) []byte {
 	response := rawjson.Value(answer).Get("response")
 	if response.Kind() != rawjson.Object {
-		return append(dst, "null"...), cuts
+		return append(dst, "null"...)
 	}
-	dst = appendMembers(dst, response, func(dst []byte, name, v rawjson.Value) []byte {
+	s := searcher{found: found}
+	return appendMembers(dst, response, func(dst []byte, name, v rawjson.Value) []byte {
 		switch {
 		case name.Is("patch"):
-			known := r.cache.patch(v, found, func(dst []byte) []byte { return search.appendPatch(dst, v) })
-			if known == nil {
-				return search.appendPatch(dst, v)
+			patch, err := base64.StdEncoding.DecodeString(v.Text())
+			if err != nil {
+				return append(dst, "null"...) // it is our own, so that this does not happen
 			}
-			if id := refer(known); id > 0 {
-				cuts = append(cuts, cut{len(dst), id})
-				return append(dst, placeholder)
-			}
-			return append(dst, known.redacted...)
-		case !found.any || name.Is("uid") || name.Is("allowed") || name.Is("patchType"):
+			return s.append(dst, patch)
+		case name.Is("uid") || name.Is("allowed") || name.Is("patchType"):
 			return append(dst, v...)
 		default:
-			return search.appendFound(dst, v)
+			return s.append(dst, v)
 		}
 	})
-	return dst, cuts
 }
 
-// searcher redacts values wherever they occur in an answer.
-type searcher struct {
-	*Redactor
-
-	found *values
-	// long is what is searched for once prepared is true, and few is false if it is too much.
-	long          []string
-	prepared, few bool
+// TokenAnswer appends the status of a TokenReview. The extra values of the user are redacted.
+func (r *Redactor) TokenAnswer(dst, answer []byte) []byte {
+	text := append([]byte(`{"status":`), rawjson.Value(answer).Get("status")...)
+	return r.walk(dst, append(text, '}'), userStatus).dst
 }
 
-// appendPatch appends the patch of an answer, which is base64, as JSON.
-func (s *searcher) appendPatch(dst []byte, v rawjson.Value) []byte {
-	patch, err := base64.StdEncoding.DecodeString(v.Text())
-	if err != nil {
-		return append(dst, "null"...) // it is our own, so that this does not happen
+//nolint:gochecknoglobals // constant
+var userStatus = &place{members: map[string]*place{"status": {members: map[string]*place{"user": {members: map[string]*place{"extra": everything}}}}}}
+
+// appendMembers appends an object whose values are appended by a function. Anything else is
+// appended as it is.
+func appendMembers(dst []byte, v rawjson.Value, value func(dst []byte, name, v rawjson.Value) []byte) []byte {
+	if v.Kind() != rawjson.Object {
+		return append(dst, v...)
 	}
-	if !s.found.any {
-		return append(dst, patch...)
-	}
-	return s.appendFound(dst, patch)
-}
-
-// appendTokenAnswer appends the status of a TokenReview. The extra values of the user are redacted, as
-// those in requests are.
-func (r *Redactor) appendTokenAnswer(dst, answer []byte) []byte {
-	var found values
-	dst = append(dst, `{"status":`...)
-	dst = appendMembers(dst, rawjson.Value(answer).Get("status"), func(dst []byte, name, v rawjson.Value) []byte {
-		if !name.Is("user") {
-			return append(dst, v...)
+	dst = append(dst, '{')
+	begin := len(dst)
+	for name, member := range v.Members() {
+		if len(dst) > begin {
+			dst = append(dst, ',')
 		}
-		return appendMembers(dst, v, func(dst []byte, name, v rawjson.Value) []byte {
-			if name.Is("extra") {
-				return r.appendAll(dst, v, &found)
-			}
-			return append(dst, v...)
-		})
-	})
+		dst = append(append(dst, name...), ':')
+		dst = value(dst, name, member)
+	}
 	return append(dst, '}')
 }
 
-// appendFound appends a value in which the noted values are redacted wherever they occur.
-func (s *searcher) appendFound(dst []byte, v rawjson.Value) []byte {
-	if !s.prepared {
-		s.long, s.few = s.found.search()
-		s.prepared = true
-	}
-	switch v.Kind() {
-	case rawjson.Object:
-		env := ""
-		if value := v.Get("value"); value.Kind() == rawjson.String && s.found.isEnv(v.Get("name").Text(), value.Text()) {
-			env = value.Text()
-		}
-		return appendMembers(dst, v, func(dst []byte, name, v rawjson.Value) []byte {
-			if env != "" && name.Is("value") {
-				return append(append(append(dst, '"'), s.hash(env)...), '"')
-			}
-			return s.appendFound(dst, v)
-		})
-	case rawjson.Array:
-		return appendElements(dst, v, s.appendFound)
-	case rawjson.String:
-		text := v.Text()
-		if !s.few {
-			return append(append(append(dst, '"'), s.hash(text)...), '"') // too many to search for
-		}
-		changed, most := false, maxGrowth*len(text)+hashSize
-		for _, value := range s.long {
-			if strings.Contains(text, value) {
-				text, changed = strings.ReplaceAll(text, value, s.hash(value)), true
-			}
-			if len(text) > most { // values that are in hashes could be replaced without end
-				text = s.hash(v.Text())
-				break
-			}
-		}
-		if !changed {
-			return append(dst, v...)
-		}
-		return rawjson.AppendString(dst, text)
-	default:
+// searcher finds redacted values in an answer.
+type searcher struct {
+	found *Found
+	// windows has a bit for each eight bytes that a text has which holds a value: most texts hold none.
+	windows  [512]uint64
+	prepared bool
+	// always is true if the windows do not tell.
+	always bool
+
+	// long are the values that are searched for everywhere, the longest first, and env are names and values of environment variables. They
+	// are nil until they are needed.
+	long []string
+	env  map[[2]string]bool
+}
+
+// append appends a value in which the redacted values are redacted wherever they occur.
+func (s *searcher) append(dst []byte, v rawjson.Value) []byte {
+	if !s.mayHold(v) {
 		return append(dst, v...)
 	}
+	if s.env == nil {
+		s.collect()
+	}
+	return s.appendFound(dst, v, len(v)*len(s.long) > maxSearch)
+}
+
+// bit returns the place of the bit of eight bytes.
+func bit(window []byte) (word, mask uint64) {
+	const mix = 0x9e3779b97f4a7c15
+	hash := binary.LittleEndian.Uint64(window) * mix
+	return hash >> 55, 1 << (hash >> 49 & 63)
+}
+
+// mayHold reports whether a text may hold a redacted value. It costs one pass over the text.
+func (s *searcher) mayHold(text []byte) bool {
+	if len(s.found.values) == 0 {
+		return false
+	}
+	if !s.prepared {
+		s.prepared = true
+		s.prepare()
+	}
+	if s.always {
+		return true
+	}
+	for i := 0; i+minLong <= len(text); i++ {
+		if word, mask := bit(text[i : i+minLong]); s.windows[word]&mask != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// prepare sets the windows.
+func (s *searcher) prepare() {
+	add := func(window []byte) {
+		word, mask := bit(window)
+		s.windows[word] |= mask
+	}
+	const most = 4096 // of which more bits would be set than not
+	if s.always = len(s.found.values) > most; s.always {
+		return
+	}
+	for _, span := range s.found.values {
+		value := s.found.text[span.Start:span.End]
+		if value.Kind() != rawjson.String {
+			continue
+		}
+		value = value[1 : len(value)-1]
+		if slices.ContainsFunc(value, isEscaped) { // it may be written otherwise in the answer
+			s.always = true
+			return
+		}
+		if len(value) >= minLong {
+			add(value[:minLong])
+			continue
+		}
+		member := append(append([]byte(`"value":"`), value...), '"')
+		add(member[len(member)-minLong:])
+	}
+}
+
+// isEscaped reports whether a byte of a string has another form in JSON, or may have.
+func isEscaped(b byte) bool {
+	return b < ' ' || b >= 0x7f || b == '"' || b == '\\' || b == '<' || b == '>' || b == '&'
+}
+
+// collect sets what is searched for.
+func (s *searcher) collect() {
+	s.env = map[[2]string]bool{}
+	for _, span := range s.found.values {
+		// What is part of the mark would be found in it.
+		if text := s.found.text[span.Start:span.End].Text(); len(text) >= minLong && !strings.Contains(Mark, text) {
+			s.long = append(s.long, text)
+		}
+	}
+	slices.SortFunc(s.long, func(a, b string) int { return cmp.Or(-cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	s.long = slices.Compact(s.long)
+	for _, span := range s.found.env {
+		one := s.found.text[span.Start:span.End]
+		s.env[[2]string{one.Get("name").Text(), one.Get("value").Text()}] = true
+	}
+}
+
+// appendFound is append for a value that may hold a redacted one. Without looking, all of its texts are redacted.
+func (s *searcher) appendFound(dst []byte, v rawjson.Value, all bool) []byte {
+	switch v.Kind() {
+	case rawjson.Object:
+		value := v.Get("value").Text()
+		isEnv := value != "" && s.env[[2]string{v.Get("name").Text(), value}]
+		return appendMembers(dst, v, func(dst []byte, name, v rawjson.Value) []byte {
+			switch {
+			case isEnv && name.Is("value"):
+				return rawjson.AppendString(dst, Mark)
+			case all && (name.Is("op") || name.Is("path")):
+				return append(dst, v...)
+			default:
+				return s.appendFound(dst, v, all)
+			}
+		})
+	case rawjson.Array:
+		dst = append(dst, '[')
+		for i, element := range v.Elements() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = s.appendFound(dst, element, all)
+		}
+		return append(dst, ']')
+	case rawjson.String:
+		if all {
+			return rawjson.AppendString(dst, Mark)
+		}
+		text := v.Text()
+		changed := false
+		for _, value := range s.long {
+			if strings.Contains(text, value) {
+				text, changed = strings.ReplaceAll(text, value, Mark), true
+			}
+		}
+		if changed {
+			return rawjson.AppendString(dst, text)
+		}
+	}
+	return append(dst, v...)
 }

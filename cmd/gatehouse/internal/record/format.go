@@ -1,37 +1,52 @@
 // Package record writes the reviews that a server answers to a directory, and reads them for
 // replay.
 //
-// A recording is a set of segments. A segment is NDJSON, compressed with zstd, whose lines are
-// of type Line: the Header first, then reviews, the objects that they refer to, and gaps. A
-// file holds one segment, or several one after the other. A file that was cut off is valid up
-// to its last whole line. Beside the segments is
-// one file for each configuration that was active, named by its digest.
+// A recording is a set of segments. A segment is JSON lines, compressed with zstd, of type Line: the
+// Header first, then reviews, the configurations and objects that they refer to, each before the first review that does, and
+// gaps. A file holds one segment, or several one after the other. A file that was cut off is valid up
+// to its last whole line.
 //
 // A recording holds no token and no password. The values that Redaction names are replaced by
-// keyed hashes, see package redacted; the key is not in the recording.
+// Mark.
 package record
 
 import (
 	"encoding/json"
+	"regexp"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// FormatVersion is the version of the format of segments. A reader refuses a later one.
-const FormatVersion = 1
+const (
+	// FormatVersion is the version of the format of segments. A reader refuses a later one.
+	FormatVersion = 1
+	// Mark stands for a value that is redacted. An empty string is not.
+	Mark = "gatehouse-redacted"
+	// SegmentSuffix ends the names of segments. They begin with the time of their header.
+	SegmentSuffix = ".gatehouse.zst"
+)
+
+// fileName matches the names that a Recorder gives to files: no directories, no hidden files.
+var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,250}$`)
+
+// IsSegmentName reports whether a file of this name in the directory of a recording is a segment.
+func IsSegmentName(name string) bool {
+	return fileName.MatchString(name) && strings.HasSuffix(name, SegmentSuffix)
+}
 
 // Line is a line of a segment. Exactly one of its fields is set.
-//
-// A Reader returns whole lines. In the file, parts of a review may be left out that the segment has
-// as objects, see partsPrefix: reviews of a rollout differ in little.
 type Line struct {
-	Header *Header `json:"header,omitempty"`
-	Object *Object `json:"object,omitempty"`
-	Review *Review `json:"review,omitempty"`
-	Gap    *Gap    `json:"gap,omitempty"`
+	Header *Header        `json:"header,omitempty"`
+	Config *Configuration `json:"config,omitempty"`
+	Object *Object        `json:"object,omitempty"`
+	Review *Review        `json:"review,omitempty"`
+	Gap    *Gap           `json:"gap,omitempty"`
 }
 
 // Header is the first line of a segment.
@@ -43,34 +58,18 @@ type Header struct {
 	Program    string `json:"program"`
 	Kubernetes string `json:"kubernetes"`
 	CEL        string `json:"cel"`
-	// Source says where the reviews come from.
-	Source Source `json:"source"`
-	// Config is the digest of the active configuration when the segment was begun, "" if it is
-	// not known. A Review of another configuration names it.
-	Config string `json:"config,omitempty"`
 	// Replica is the name of the server.
 	Replica string `json:"replica,omitempty"`
 	// Started is when the segment was begun.
 	Started time.Time `json:"started"`
 	// Redaction says what is redacted.
 	Redaction Redaction `json:"redaction"`
-	// Sampling describes which reviews are recorded: AllReviews or the rules.
-	Sampling string `json:"sampling,omitempty"`
+	// Share is the share of allowed reviews that is recorded, 0 for all.
+	Share float64 `json:"share,omitempty"`
 }
-
-// AllReviews is the Header.Sampling of a recording without rules.
-const AllReviews = "all"
-
-// Source is where the reviews of a segment come from.
-type Source string
-
-// FromServer are reviews that a server has answered.
-const FromServer Source = "server"
 
 // Redaction is what is redacted in a segment.
 type Redaction struct {
-	// Key identifies the key of the hashes. Hashes of different keys cannot be compared.
-	Key string `json:"key"`
 	// Paths are field paths in objects, such as "data" and "spec.containers[*].env[*].value",
 	// below which all values are redacted. Those of pods hold for pod templates too.
 	Paths []string `json:"paths,omitempty"`
@@ -79,10 +78,17 @@ type Redaction struct {
 	Annotations []string `json:"annotations,omitempty"`
 }
 
-// Object is an object that reviews of the segment refer to, or a part of them.
+// Configuration is a configuration that has decided on reviews of the segment.
+type Configuration struct {
+	Digest string `json:"digest"`
+	// Documents is the configuration as YAML. Secrets are redacted.
+	Documents string `json:"documents"`
+}
+
+// Object is an object that reviews of the segment have looked up.
 type Object struct {
-	// ID is its number in the segment, from 1.
-	ID int `json:"id"`
+	// Digest identifies the object in the segment.
+	Digest string `json:"digest"`
 	// Value is the object as JSON. Secrets are redacted.
 	Value json.RawMessage `json:"value"`
 }
@@ -107,26 +113,25 @@ type Review struct {
 	Took time.Duration `json:"took,omitempty"`
 	// Endpoint is the name of the endpoint in webhooks.Endpoints.
 	Endpoint string `json:"endpoint"`
-	// Config is the digest of the configuration that decided, and Replica the name of the
-	// server. They are "" for those of the Header.
-	Config  string `json:"config,omitempty"`
-	Replica string `json:"replica,omitempty"`
+	// Config is the digest of the configuration that decided.
+	Config string `json:"config,omitempty"`
 	// Decision and Reason are those of review.Outcome.
 	Decision review.Decision `json:"decision,omitempty"`
 	Reason   string          `json:"reason,omitempty"`
-	// Request is the AdmissionReview as it came, but for what is redacted. It is nil for a
-	// TokenReview.
-	Request json.RawMessage `json:"request,omitempty"`
-	// Response is the AdmissionReview that answered, or the TokenReview with its status
-	// alone. It is nil if there was no answer: see Decision.
-	Response json.RawMessage `json:"response,omitempty"`
-	// Redacted reports whether anything in Request is redacted.
-	Redacted bool `json:"redacted,omitempty"`
+	// Redacted are the places in Request where values are redacted, such as
+	// "request.object.spec.containers[*].env[*].value".
+	Redacted []string `json:"redacted,omitempty"`
 	// Token is what is known about the token of a TokenReview.
 	Token *Token `json:"token,omitempty"`
 	// Lookups are what the decision read besides the request. They are nil if that was not
 	// recorded.
 	Lookups *Lookups `json:"lookups,omitempty"`
+	// Request is the AdmissionReview as it came, but for what is redacted. It is nil for a
+	// TokenReview.
+	Request json.RawMessage `json:"request,omitempty"`
+	// Response is the response of the AdmissionReview that answered, with its patch as JSON, or the TokenReview with its status
+	// alone. It is nil if there was no answer: see Decision.
+	Response json.RawMessage `json:"response,omitempty"`
 }
 
 // Token is what is recorded about the token of a TokenReview.
@@ -138,13 +143,13 @@ type Token struct {
 }
 
 // Lookups are what a decision read besides the request, each once. Objects are named by their
-// ID in the segment; 0 is none.
+// digest; "" is none.
 type Lookups struct {
 	Namespaces []NamespaceLookup `json:"namespaces,omitempty"`
 	Kinds      []KindLookup      `json:"kinds,omitempty"`
 	Objects    []ObjectLookup    `json:"objects,omitempty"`
 	Lists      []ListLookup      `json:"lists,omitempty"`
-	ConfigMaps []ObjectLookup    `json:"configMaps,omitempty"`
+	ConfigMaps []ConfigMapLookup `json:"configMaps,omitempty"`
 	Authorizer []Authorization   `json:"authorizer,omitempty"`
 	// NoAuthorizer is true if there was no authorizer to ask: the server had a directory alone.
 	NoAuthorizer bool `json:"noAuthorizer,omitempty"`
@@ -153,7 +158,9 @@ type Lookups struct {
 // NamespaceLookup is the answer to policy.Objects.Namespace and sidecar.Namespaces.
 type NamespaceLookup struct {
 	Name   string `json:"name"`
-	Object int    `json:"object,omitempty"`
+	Object string `json:"object,omitempty"`
+
+	found *corev1.Namespace
 }
 
 // KindLookup is the answer to policy.Objects.Namespaced.
@@ -165,13 +172,15 @@ type KindLookup struct {
 	NotServed bool `json:"notServed,omitempty"`
 }
 
-// ObjectLookup is the answer to policy.Objects.Get, or to sidecar.ConfigMaps without a kind.
+// ObjectLookup is the answer to policy.Objects.Get.
 type ObjectLookup struct {
-	Kind      metav1.GroupVersionKind `json:"kind,omitzero"`
+	Kind      metav1.GroupVersionKind `json:"kind"`
 	Namespace string                  `json:"namespace,omitempty"`
 	Name      string                  `json:"name"`
-	Object    int                     `json:"object,omitempty"`
+	Object    string                  `json:"object,omitempty"`
 	Error     string                  `json:"error,omitempty"`
+
+	found *unstructured.Unstructured
 }
 
 // ListLookup is the answer to policy.Objects.List.
@@ -179,8 +188,20 @@ type ListLookup struct {
 	Kind      metav1.GroupVersionKind `json:"kind"`
 	Namespace string                  `json:"namespace,omitempty"`
 	Selector  string                  `json:"selector"`
-	Objects   []int                   `json:"objects,omitempty"`
+	Objects   []string                `json:"objects,omitempty"`
 	Error     string                  `json:"error,omitempty"`
+
+	found []*unstructured.Unstructured
+}
+
+// ConfigMapLookup is the answer to sidecar.ConfigMaps.
+type ConfigMapLookup struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Object    string `json:"object,omitempty"`
+
+	data  map[string]string
+	known bool
 }
 
 // Authorization is an answer of the authorizer.
@@ -191,4 +212,30 @@ type Authorization struct {
 	Decision string `json:"decision,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	Error    string `json:"error,omitempty"`
+}
+
+// EachObject calls a function with the digest of every object that the lookups name. Nil lookups name none.
+func (l *Lookups) EachObject(visit func(digest string)) {
+	if l == nil {
+		return
+	}
+	one := func(digest string) {
+		if digest != "" {
+			visit(digest)
+		}
+	}
+	for i := range l.Namespaces {
+		one(l.Namespaces[i].Object)
+	}
+	for i := range l.Objects {
+		one(l.Objects[i].Object)
+	}
+	for i := range l.Lists {
+		for _, digest := range l.Lists[i].Objects {
+			one(digest)
+		}
+	}
+	for i := range l.ConfigMaps {
+		one(l.ConfigMaps[i].Object)
+	}
 }

@@ -2,11 +2,9 @@ package record_test
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -19,28 +17,24 @@ import (
 // segment returns a segment with n reviews of the same object.
 func segment(t testing.TB, n int) []byte {
 	t.Helper()
-	var file bytes.Buffer
-	w, err := record.NewWriter(&file, &record.Header{Format: record.FormatVersion, Program: "v9", Source: record.FromServer, Started: time.Unix(0, 0).UTC()})
-	if err != nil {
-		t.Fatal(err)
+	lines := []*record.Line{
+		{Header: &record.Header{Format: record.FormatVersion, Program: "v9", Started: time.Unix(0, 0).UTC()}},
+		{Object: &record.Object{Digest: "a1", Value: json.RawMessage(`{"kind":"Namespace"}`)}},
 	}
-	lines := []*record.Line{{Object: &record.Object{ID: 1, Value: json.RawMessage(`{"kind":"Namespace"}`)}}}
 	for i := range n {
 		lines = append(lines, &record.Line{Review: &record.Review{
 			ID: strings.Repeat("x", i+1), Endpoint: "validate", Request: json.RawMessage(`{"kind":"AdmissionReview"}`),
-			Lookups: &record.Lookups{Namespaces: []record.NamespaceLookup{{Name: "shop", Object: 1}}},
+			Lookups: &record.Lookups{Namespaces: []record.NamespaceLookup{{Name: "shop", Object: "a1"}}},
 		}})
 	}
-	lines = append(lines, &record.Line{Gap: &record.Gap{Reviews: 3, Reason: "queue"}})
-	for _, line := range lines {
-		if err := w.Write(line); err != nil {
+	var text []byte
+	var err error
+	for _, line := range append(lines, &record.Line{Gap: &record.Gap{Reviews: 3, Reason: "queue"}}) {
+		if text, err = record.AppendLine(text, line); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return file.Bytes()
+	return compressed(t, string(text))
 }
 
 func compressed(t testing.TB, text string) []byte {
@@ -91,9 +85,9 @@ func TestReader(t *testing.T) {
 		{"no header", compressed(t, `{"review":{"id":"1"}}`+"\n"), 0, "has no header"},
 		{"newer format", compressed(t, `{"header":{"format":2,"program":"v10"}}`+"\n"), 0, "use gatehouse v10 or later"},
 		{"another NDJSON", compressed(t, header+"[1]\n"), 0, "line 2: is not a line of a recording"},
-		{"cut line", compressed(t, header+`{"review":{"id":"1"}}`+"\n"+`{"review":{"id`), 1, "line 3: the recording ends here"},
-		{"cut file", whole[:len(whole)-8], 0, "the recording ends here"},
-		{"damaged second segment", append(bytes.Clone(whole), "garbage"...), 3, "the recording ends here"},
+		{"cut line", compressed(t, header+`{"review":{"id":"1"}}`+"\n"+`{"review":{"id`), 1, "the segment has no end"},
+		{"cut file", whole[:len(whole)-8], 0, "the segment has no end"},
+		{"damaged second segment", append(bytes.Clone(whole), "garbage"...), 3, "the recording is damaged"},
 		{"expands without end", compressed(t, header+strings.Repeat(`{"gap":{"reason":"`+strings.Repeat("x", 1<<20)+`"}}`+"\n", 130)), 0, "line 129: there is no review in 128 MiB"},
 		{"endless line", compressed(t, header+strings.Repeat(" ", 50<<20)), 0, "line 2: is longer than"},
 	} {
@@ -107,94 +101,38 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestReaderRepetition reads reviews that differ in nothing, of which 200,000 take a few KiB.
-func TestReaderRepetition(t *testing.T) {
-	t.Parallel()
-	const n = 200_000
-	line := []byte(`{"review":{"id":"1","endpoint":"validate","request":{"kind":"AdmissionReview","request":{"object":{"data":"` + strings.Repeat("x", 1000) + `"}}}}}` + "\n")
-	var file bytes.Buffer
-	w, err := record.NewWriter(&file, &record.Header{Format: record.FormatVersion})
-	for i := 0; i < n && err == nil; i++ {
-		err = w.WriteText(line)
-	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	r, err := record.NewReader(bytes.NewReader(file.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	got := 0
-	for ; err == nil; got++ {
-		_, err = r.NextText()
-	}
-	if ratio := n * len(line) / file.Len(); got-1 != n || !errors.Is(err, io.EOF) || ratio < 2000 {
-		t.Errorf("%d reviews, %v, expanded %d times; want %d", got-1, err, ratio, n)
-	}
-}
-
-// TestReaderAfterFlush reads what a writer that was killed has flushed.
+// TestReaderAfterFlush reads what a writer that was killed has flushed, and the object that a review names.
 func TestReaderAfterFlush(t *testing.T) {
 	t.Parallel()
 	var file bytes.Buffer
-	w, err := record.NewWriter(&file, &record.Header{Format: record.FormatVersion})
+	w, err := record.NewWriter(&file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := w.Write(&record.Line{Review: &record.Review{ID: "1"}}); err != nil {
+	for _, line := range []string{`{"header":{"format":1}}`, `{"object":{"digest":"a","value":{"kind":"Namespace"}}}`, `{"review":{"id":"1","lookups":{"namespaces":[{"name":"shop","object":"a"}]}}}`} {
+		if _, err := io.WriteString(w, line+"\n"); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if _, err := io.WriteString(w, `{"review":{"id":"of a line that is cut`); err != nil {
+		t.Fatal(err)
 	}
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	n, r, err := readAll(file.Bytes())
-	if n != 2 || !errors.Is(err, record.ErrUnfinished) || !errors.Is(err, record.ErrTruncated) || record.IsDamaged(err) {
-		t.Errorf("%d reviews, %v; want 2, ErrUnfinished", n, err)
-	}
-	if _, again := r.Next(); !errors.Is(again, record.ErrUnfinished) {
-		t.Errorf("Next again: %v", again)
-	}
-}
-
-// TestReaderWithinALine reads a segment of which the last line is written in part: blocks are written when they are full.
-func TestReaderWithinALine(t *testing.T) {
-	t.Parallel()
-	var file bytes.Buffer
-	w, err := record.NewWriter(&file, &record.Header{Format: record.FormatVersion})
+	r, err := record.NewReader(&file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	random := rand.NewChaCha8([32]byte{}) // so that the line takes several blocks
-	long := make([]byte, 1<<20)
-	_, _ = random.Read(long)
-	for _, id := range []string{"1", hex.EncodeToString(long)} {
-		if err := errors.Join(w.Write(&record.Line{Review: &record.Review{ID: id}}), w.Flush()); err != nil {
-			t.Fatal(err)
+	defer r.Close()
+	one, err := r.Next()
+	if err != nil || string(r.Segment().Object(one.Lookups.Namespaces[0].Object)) != `{"kind":"Namespace"}` {
+		t.Fatalf("%+v, %v", one, err)
+	}
+	for range 2 {
+		if _, err := r.Next(); !errors.Is(err, record.ErrUnfinished) {
+			t.Errorf("error %v, want ErrUnfinished", err)
 		}
-	}
-	if n, _, err := readAll(file.Bytes()[:file.Len()-1000]); n != 1 || !errors.Is(err, record.ErrUnfinished) || record.IsDamaged(err) {
-		t.Errorf("%d reviews, %v; want 1, ErrUnfinished", n, err)
-	}
-}
-
-func TestReaderObjects(t *testing.T) {
-	t.Parallel()
-	r, err := record.NewReader(bytes.NewReader(segment(t, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	review, err := r.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := string(r.Object(review.Lookups.Namespaces[0].Object)); got != `{"kind":"Namespace"}` {
-		t.Errorf("object = %s", got)
-	}
-	if _, err := r.Next(); !errors.Is(err, io.EOF) || len(r.Gaps()) != 1 || r.Gaps()[0].Reviews != 3 {
-		t.Errorf("gaps = %+v, %v", r.Gaps(), err)
 	}
 }
 

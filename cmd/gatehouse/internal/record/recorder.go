@@ -12,15 +12,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// Options are what a Recorder needs. Every field is required but for Rules and Notify.
+// Options are what a Recorder needs. Every field is required but for Notify.
 type Options struct {
 	// Dir is the directory of the recording. It need not be writable at the start.
 	Dir string
 	// Replica is the name of this server, which file names hold.
-	Replica  string
-	Redactor *Redactor
-	// Rules select the reviews to record. Nil selects all.
-	Rules *Rules
+	Replica string
+	Rules   Rules
 	// Notify gets the error when nothing can be written any more, and nil when it can again. It must
 	// not wait.
 	Notify func(error)
@@ -46,25 +44,23 @@ const (
 // cannot be queued or written is dropped, counted, and noted as a gap.
 type Recorder struct {
 	options Options
-	queue   chan *entry
+	queue   chan *Trace
 	// wake gets a value when there is enough in the queue to write.
 	wake chan struct{}
 	// queued is the number of bytes in the queue.
 	queued atomic.Int64
-	// tokens is the number of token reviews so far.
-	tokens  atomic.Int64
-	entries sync.Pool
-	writing segments
+	// tokens is the number of token reviews so far, and skipped that of reviews that the rules exclude.
+	tokens, skipped atomic.Int64
+	traces          sync.Pool
+	writing         segment
 
 	mu sync.Mutex
 	// gaps are the drops that no segment tells of yet, by reason.
 	gaps map[string]*Gap
-	// configurations are those to be written, by digest.
-	configurations map[string][]byte
-	// active is the digest of the active configuration, and documents its text.
-	active    string
-	documents []byte
-	stats     Stats
+	// configurations are the texts of the newest configurations by digest, and digests these in their order.
+	configurations map[string]func() string
+	digests        []string
+	stats          Stats
 }
 
 // Stats are about a Recorder since its start.
@@ -83,25 +79,6 @@ type Stats struct {
 	Since time.Time
 }
 
-// entry is a review in the queue.
-type entry struct {
-	review       Review
-	body, answer []byte
-	trace        *Trace
-	// namespace is that of the request, and warned is true if the answer has a warning.
-	namespace string
-	warned    bool
-}
-
-// New returns a Recorder. Run writes what it gets.
-func New(o Options) *Recorder {
-	return &Recorder{
-		options: o, queue: make(chan *entry, queueLength), wake: make(chan struct{}, 1), gaps: map[string]*Gap{}, configurations: map[string][]byte{},
-		stats:   Stats{Dir: o.Dir, Dropped: map[string]int64{reasonQueue: 0, reasonDisk: 0, reasonSize: 0}},
-		entries: sync.Pool{New: func() any { return new(entry) }},
-	}
-}
-
 // The reasons of gaps.
 const (
 	reasonQueue = "queue"
@@ -109,13 +86,26 @@ const (
 	reasonSize  = "size"
 )
 
-// Begin returns the Trace of a review that is to be recorded.
-func (r *Recorder) Begin() *Trace {
-	return &Trace{recorder: r}
+// New returns a Recorder. Run writes what it gets.
+func New(o Options) *Recorder {
+	r := &Recorder{
+		options: o, queue: make(chan *Trace, queueLength), wake: make(chan struct{}, 1), gaps: map[string]*Gap{}, configurations: map[string]func() string{},
+		stats: Stats{Dir: o.Dir, Dropped: map[string]int64{reasonQueue: 0, reasonDisk: 0, reasonSize: 0}},
+	}
+	r.traces.New = func() any { return &Trace{recorder: r} }
+	return r
 }
+
+// Begin returns the Trace of a review that is to be recorded.
+func (r *Recorder) Begin() *Trace { return r.traces.Get().(*Trace) } //nolint:forcetypeassert // the pool has no others
 
 // add queues a review. It copies what it needs.
 func (r *Recorder) add(o *review.Outcome, x review.Exchange, t *Trace) {
+	if o.Decision == review.Allowed && o.Warnings == 0 && !r.options.Rules.hasShare(string(o.UID)) {
+		r.skipped.Add(1)
+		r.free(t)
+		return
+	}
 	size := int64(len(x.Body) + len(x.Answer))
 	if r.queued.Add(size)-size > maxQueued {
 		r.queued.Add(-size)
@@ -123,20 +113,21 @@ func (r *Recorder) add(o *review.Outcome, x review.Exchange, t *Trace) {
 		return
 	}
 	t.noteNamespace(o.Namespace)
-	e, _ := r.entries.Get().(*entry)
-	e.body, e.answer, e.trace = append(e.body[:0], x.Body...), append(e.answer[:0], x.Answer...), t
-	e.namespace, e.warned = o.Namespace, o.Warnings > 0
-	e.review = Review{
-		ID: string(o.UID), Time: o.Started.UTC(), Took: o.Took, Endpoint: o.Endpoint, Config: t.digest, Decision: o.Decision, Reason: o.Reason,
+	t.body, t.answer = append(t.body[:0], x.Body...), append(t.answer[:0], x.Answer...)
+	t.review = Review{
+		ID: string(o.UID), Time: o.Started.UTC(), Took: o.Took, Endpoint: o.Endpoint, Decision: o.Decision, Reason: o.Reason,
+	}
+	if t.traced {
+		t.review.Config = t.of.Digest
 	}
 	if len(x.Body) == 0 {
-		e.review.ID = fmt.Sprintf("%s-%d-%d", r.options.Replica, o.Started.UnixMilli(), r.tokens.Add(1))
-		e.review.Token = &Token{Backend: o.Backend, Source: o.Source, ID: o.TokenID}
+		t.review.ID = fmt.Sprintf("%s-%d-%d", r.options.Replica, o.Started.UnixMilli(), r.tokens.Add(1))
+		t.review.Token = &Token{Backend: o.Backend, Source: o.Source, ID: o.TokenID}
 	}
 	select {
-	case r.queue <- e:
+	case r.queue <- t:
 	default:
-		r.free(e)
+		r.queued.Add(-size)
 		r.drop(o.Started, reasonQueue)
 		return
 	}
@@ -148,15 +139,10 @@ func (r *Recorder) add(o *review.Outcome, x review.Exchange, t *Trace) {
 	}
 }
 
-// free gives back the memory of an entry.
-func (r *Recorder) free(e *entry) {
-	const kept = 64 << 10 // bytes
-	r.queued.Add(-int64(len(e.body) + len(e.answer)))
-	if cap(e.body)+cap(e.answer) > kept {
-		return
-	}
-	*e = entry{body: e.body[:0], answer: e.answer[:0]}
-	r.entries.Put(e)
+// free gives back the memory of a review.
+func (r *Recorder) free(t *Trace) {
+	t.reset()
+	r.traces.Put(t)
 }
 
 // drop notes that a review is not recorded.
@@ -186,12 +172,32 @@ func (r *Recorder) takeGaps() []*Gap {
 	return gaps
 }
 
-// Configuration takes a configuration that is active from now on, as YAML documents without
-// secrets. It is stored once.
-func (r *Recorder) Configuration(digest string, documents []byte) {
+// keptConfigurations is how many configurations reviews in the queue may have been decided by.
+const keptConfigurations = 4
+
+// Configuration takes a configuration that is active from now on. Documents returns it as YAML without secrets, and is called by the
+// goroutine of Run.
+func (r *Recorder) Configuration(digest string, documents func() string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.configurations[digest], r.active, r.documents = documents, digest, documents
+	if r.configurations[digest] == nil {
+		r.digests = append(r.digests, digest)
+	}
+	if r.configurations[digest] = sync.OnceValue(documents); len(r.digests) > keptConfigurations {
+		delete(r.configurations, r.digests[0])
+		r.digests = r.digests[1:]
+	}
+}
+
+// documents returns the text of a configuration, "" if it is not known.
+func (r *Recorder) documents(digest string) string {
+	r.mu.Lock()
+	documents := r.configurations[digest]
+	r.mu.Unlock()
+	if documents == nil {
+		return ""
+	}
+	return documents()
 }
 
 // Stats returns a copy of the numbers.
@@ -200,6 +206,7 @@ func (r *Recorder) Stats() Stats {
 	defer r.mu.Unlock()
 	out := r.stats
 	out.Dropped = maps.Clone(out.Dropped)
+	out.Skipped += r.skipped.Load()
 	return out
 }
 
@@ -219,13 +226,13 @@ func (r *Recorder) Run(ctx context.Context) {
 	for {
 		select {
 		case <-r.wake:
-			r.writeAll() //nolint:contextcheck // what is in the queue is written after the end
+			r.writeAll()
 		case <-batch.C:
-			r.writeAll() //nolint:contextcheck // what is in the queue is written after the end
+			r.writeAll()
 		case <-flush.C:
-			r.tend()
+			r.tend(time.Now())
 		case <-ctx.Done():
-			r.writeAll() //nolint:contextcheck // what is in the queue is written after the end
+			r.writeAll()
 			return
 		}
 	}
@@ -235,8 +242,10 @@ func (r *Recorder) Run(ctx context.Context) {
 func (r *Recorder) writeAll() {
 	for {
 		select {
-		case e := <-r.queue:
-			r.write(e)
+		case t := <-r.queue:
+			r.queued.Add(-int64(len(t.body) + len(t.answer)))
+			r.write(t)
+			r.free(t)
 		default:
 			return
 		}

@@ -2,21 +2,13 @@ package record
 
 import (
 	"bytes"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"hash"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -38,112 +30,48 @@ func DefaultAnnotations() []string {
 	}
 }
 
-// MinKey is the smallest size of a redaction key, in bytes.
-const MinKey = 32
-
-// ReadKey returns the redaction key in a file, which is in base64, and a random one without a file.
-// Errors name the file, and say nothing of its bytes.
-func ReadKey(file string) ([]byte, error) {
-	if file == "" {
-		key := make([]byte, MinKey)
-		_, _ = rand.Read(key) // it does not fail
-		return key, nil
-	}
-	text, err := os.ReadFile(file) // #nosec G304 -- the user names the file
-	if err != nil {
-		return nil, fmt.Errorf("%q: cannot be read: %w", file, errors.Unwrap(err)) // err names the file too
-	}
-	key, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(text)))
-	if err != nil || len(key) < MinKey {
-		return nil, fmt.Errorf("%q: must hold at least %d bytes in base64 (hint: gatehouse record key --out FILE makes one)", file, MinKey)
-	}
-	return key, nil
-}
-
-// Redactor replaces values by keyed hashes. Equal values have equal hashes in all reviews, so that a part that is
-// recorded again, as in a rollout, is written once. Whoever reads hashes and can have reviews recorded can therefore test guesses,
-// without the key, too. It is for one goroutine.
+// Redactor replaces values by Mark. It is immutable.
 type Redactor struct {
 	redaction Redaction
-	prefix    string
-	mac       hash.Hash
-	// object is the root of objects, secret that of Secrets, and user that of userInfo.
-	object, secret, user *pathNode
-	patterns             []*regexp.Regexp
-	cache                *partCache
-	sum                  [sha256.Size]byte
-	// space is how many bytes of hashes the text that is redacted now may still get. It is counted if
-	// bounded is true.
-	space   int
-	bounded bool
+	// review is the root of AdmissionReviews, and secretReview that of those about Secrets. object and secret are the roots of
+	// objects, and template is that of objects of which annotations are redacted alone.
+	review, secretReview, object, secret, template *place
+	patterns                                       []*regexp.Regexp
 }
 
-// pathNode is a place in objects.
-type pathNode struct {
-	members map[string]*pathNode
+// place is a place in objects.
+type place struct {
+	members map[string]*place
 	// each is the place of the elements of a list, nil if nothing is redacted in them.
-	each *pathNode
+	each *place
 	// all is true if everything below is redacted, and annotations if it is a map of annotations.
 	all, annotations bool
-	// one is true if one hash stands for everything below.
-	one bool
-}
-
-// find returns the place of a member, nil if nothing is redacted in it.
-func (n *pathNode) find(name rawjson.Value) *pathNode {
-	if n == nil || n.members == nil {
-		return nil
-	}
-	plain := name[1 : len(name)-1]
-	if bytes.IndexByte(plain, '\\') >= 0 {
-		return n.members[name.Text()]
-	}
-	return n.members[string(plain)]
 }
 
 // everything is a place at which all is redacted.
 //
 //nolint:gochecknoglobals // constant
-var everything = &pathNode{all: true}
-
-// asOne is a place at which one hash stands for all.
-//
-//nolint:gochecknoglobals // constant
-var asOne = &pathNode{one: true}
-
-// below is find for an object of which all or an annotation may be redacted.
-func (n *pathNode) below(name rawjson.Value, r *Redactor) *pathNode {
-	switch {
-	case n == nil:
-		return nil
-	case n.all || n.annotations && r.hidesAnnotation(name.Text()):
-		return everything
-	default:
-		return n.find(name)
-	}
-}
-
-func (n *pathNode) member(name string) *pathNode {
-	if n.members == nil {
-		n.members = map[string]*pathNode{}
-	}
-	if n.members[name] == nil {
-		n.members[name] = new(pathNode)
-	}
-	return n.members[name]
-}
+var everything = &place{all: true}
 
 // descend returns the place at the end of steps, of which "[*]" is every element of a list.
-func (n *pathNode) descend(steps ...string) *pathNode {
+func (n *place) descend(steps ...string) *place {
 	for _, step := range steps {
+		next := n.each
 		if step != "[*]" {
-			n = n.member(step)
-			continue
+			next = n.members[step]
 		}
-		if n.each == nil {
-			n.each = new(pathNode)
+		if next == nil {
+			next = new(place)
+			switch {
+			case step == "[*]":
+				n.each = next
+			case n.members == nil:
+				n.members = map[string]*place{step: next}
+			default:
+				n.members[step] = next
+			}
 		}
-		n = n.each
+		n = next
 	}
 	return n
 }
@@ -154,20 +82,13 @@ func templates() [][]string {
 }
 
 // NewRedactor returns a Redactor for the default paths and annotations and those of the caller. Paths
-// are as in Redaction; patterns have * for any characters and ignore case. The error names
+// are as in Redaction; patterns have * for any characters and ignore case. There is an error for
 // every path that cannot be used: labels, names and the like cannot be redacted, because selectors
 // read them.
-func NewRedactor(key []byte, paths, annotations []string) (*Redactor, error) {
-	if len(key) < MinKey {
-		return nil, fmt.Errorf("the redaction key has %d bytes, and needs %d", len(key), MinKey)
-	}
-	id := sha256.Sum256(append([]byte("gatehouse redaction key id:"), key...))
-	r := &Redactor{mac: hmac.New(sha256.New, key), object: new(pathNode), user: new(pathNode), cache: newPartCache()}
-	r.user.member("extra").all = true
-	r.redaction = Redaction{
-		Key: hex.EncodeToString(id[:4]), Paths: appendNew(DefaultPaths(), paths), Annotations: appendNew(DefaultAnnotations(), annotations),
-	}
-	r.prefix = redacted.Prefix + r.redaction.Key + ":"
+func NewRedactor(paths, annotations []string) (*Redactor, []error) {
+	r := &Redactor{object: new(place), template: new(place), redaction: Redaction{
+		Paths: appendNew(DefaultPaths(), paths), Annotations: appendNew(DefaultAnnotations(), annotations),
+	}}
 	var problems []error
 	for _, path := range r.redaction.Paths {
 		if err := r.addPath(path); err != nil {
@@ -177,12 +98,19 @@ func NewRedactor(key []byte, paths, annotations []string) (*Redactor, error) {
 	for _, at := range append(templates(), []string{"spec", "jobTemplate"}, []string{"spec", "volumeClaimTemplates", "[*]"}) {
 		r.object.descend(at...).descend("metadata", "annotations").annotations = true
 	}
-	r.secret = &pathNode{members: maps.Clone(r.object.members)}
-	r.secret.members["metadata"] = &pathNode{members: map[string]*pathNode{"annotations": everything}}
+	r.template.descend("metadata", "annotations").annotations = true
+	r.secret = &place{members: maps.Clone(r.object.members)}
+	r.secret.members["metadata"] = &place{members: map[string]*place{"annotations": everything}}
+	reviewOf := func(object *place) *place {
+		user := &place{members: map[string]*place{"extra": everything}}
+		request := &place{members: map[string]*place{"object": object, "oldObject": object, "userInfo": user}}
+		return &place{members: map[string]*place{"request": request}}
+	}
+	r.review, r.secretReview = reviewOf(r.object), reviewOf(r.secret)
 	for _, pattern := range r.redaction.Annotations {
 		r.patterns = append(r.patterns, regexp.MustCompile("(?is)^"+strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*")+"$"))
 	}
-	return r, errors.Join(problems...)
+	return r, problems
 }
 
 func appendNew(list, more []string) []string {
@@ -210,10 +138,9 @@ func (r *Redactor) addPath(path string) error {
 		return fmt.Errorf("path %q: %s cannot be redacted, because selectors and exceptions read it (hint: annotations have a list of their own)", path, first)
 	}
 	for _, at := range templates() {
-		if at != nil && steps[0] != "spec" {
-			continue
+		if at == nil || steps[0] == "spec" {
+			r.object.descend(at...).descend(steps...).all = true
 		}
-		r.object.descend(at...).descend(steps...).all = true
 	}
 	return nil
 }
@@ -221,182 +148,206 @@ func (r *Redactor) addPath(path string) error {
 // Redaction returns what is redacted.
 func (r *Redactor) Redaction() Redaction { return r.redaction }
 
-const (
-	// hashSize is the size of a hash in JSON, in bytes.
-	hashSize = len(redacted.Prefix) + 8 + len(":") + 22 + len(`""`)
-	// Hashes may have maxGrowth bytes for each byte of the text that they are in, and those of a short
-	// text growthSpace: this is more than maps of strings and environment variables can need, but
-	// lists of small numbers need 26. maxHashes bounds those of the largest texts.
-	maxGrowth, growthSpace, maxHashes = 8, 64 << 10, 16 << 20
-)
-
-// limit sets the bound of the hashes in a text that is redacted from now on.
-func (r *Redactor) limit(text []byte) {
-	r.space = min(maxGrowth*len(text)+growthSpace, maxHashes)
-	// Values are between commas: most texts have too few for more than the bound.
-	r.bounded = (bytes.Count(text, []byte{','})+1)*hashSize > r.space
-}
-
-// bound returns the place for a member of an object or request: asOne if hashes in it would exceed
-// the bound of the text.
-func (r *Redactor) bound(v rawjson.Value, at *pathNode) *pathNode {
-	if !r.bounded || at == nil {
-		return at
-	}
-	size := r.hashes(v, at) * hashSize
-	if size > r.space {
-		return asOne
-	}
-	r.space -= size
-	return at
-}
-
-// hashes returns how many hashes a value at a place gets.
-func (r *Redactor) hashes(v rawjson.Value, at *pathNode) (n int) {
-	if at == nil {
-		return 0
-	}
-	switch v.Kind() {
-	case rawjson.Object:
-		for name, member := range v.Members() {
-			n += r.hashes(member, at.below(name, r))
-		}
-	case rawjson.Array:
-		each := at.each
-		if at.all {
-			each = at
-		}
-		for _, element := range v.Elements() {
-			n += r.hashes(element, each)
-		}
-	default:
-		if at.all {
-			n = 1
-		}
-	}
-	return n
-}
-
-// root returns the place of an object, which may be followed by other text.
-func (r *Redactor) root(object rawjson.Value) *pathNode {
-	if object.Get("kind").Is("Secret") {
-		return r.secret
-	}
-	return r.object
-}
-
-// appendObject appends a redacted object.
-func (r *Redactor) appendObject(dst []byte, object rawjson.Value) []byte {
-	r.limit(object)
-	root, found := r.root(object), new(values)
-	return appendMembers(dst, object, func(dst []byte, name, v rawjson.Value) []byte {
-		return r.appendValue(dst, v, r.bound(v, root.find(name)), found)
-	})
+// IsCredential reports whether requests for a resource hold tokens in their objects. They are never
+// recorded.
+func IsCredential(group, resource, subresource string) bool {
+	return group == "authentication.k8s.io" || resource == "serviceaccounts" && subresource == "token"
 }
 
 // Object returns an object, as JSON, in which values are redacted.
-func (r *Redactor) Object(object []byte) []byte { return r.appendObject(nil, object) }
-
-// appendAnnotations appends an object of which the annotations are redacted alone.
-func (r *Redactor) appendAnnotations(dst []byte, object rawjson.Value) []byte {
-	return appendMembers(dst, object, func(dst []byte, name, v rawjson.Value) []byte {
-		if !name.Is("metadata") {
-			return append(dst, v...)
-		}
-		return r.appendValue(dst, v, r.object.members["metadata"], new(values))
-	})
+func (r *Redactor) Object(object []byte) []byte {
+	root := r.object
+	if rawjson.Value(object).Get("kind").Is("Secret") {
+		root = r.secret
+	}
+	w := r.walk(nil, object, root)
+	return w.dst
 }
 
-// appendMembers appends an object whose values are appended by a function. Anything else is
-// appended as it is.
-func appendMembers(dst []byte, v rawjson.Value, value func(dst []byte, name, v rawjson.Value) []byte) []byte {
-	if v.Kind() != rawjson.Object {
-		return append(dst, v...)
-	}
-	dst = append(dst, '{')
-	begin := len(dst)
-	for name, member := range v.Members() {
-		if len(dst) > begin {
-			dst = append(dst, ',')
+// Request appends an AdmissionReview in which values are redacted, and returns where that was done. The review has no line ends. The
+// error is errCredential for a request that must not be recorded, and errTooLarge.
+func (r *Redactor) Request(dst, review []byte) (out []byte, found Found, err error) {
+	// A line of a segment has one end. API servers end bodies with one.
+	if review = bytes.TrimSpace(review); bytes.IndexByte(review, '\n') >= 0 {
+		var compact bytes.Buffer
+		if json.Compact(&compact, review) == nil {
+			review = compact.Bytes()
 		}
-		dst = append(append(dst, name...), ':')
-		dst = value(dst, name, member)
 	}
-	return append(dst, '}')
-}
-
-// appendElements appends a list whose elements are appended by a function.
-func appendElements(dst []byte, v rawjson.Value, value func(dst []byte, v rawjson.Value) []byte) []byte {
-	dst = append(dst, '[')
-	for i, element := range v.Elements() {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = value(dst, element)
-	}
-	return append(dst, ']')
-}
-
-// appendValue appends a value at a place, nil for one at which nothing is redacted.
-func (r *Redactor) appendValue(dst []byte, v rawjson.Value, at *pathNode, found *values) []byte {
+	root, about := r.review, aboutOf(review)
 	switch {
-	case at == nil:
-		return append(dst, v...)
+	case IsCredential(about.kindGroup, "", "") || IsCredential(about.group, about.resource, about.subresource):
+		return dst, Found{}, errCredential
+	case about.isSecret:
+		root = r.secretReview
+	}
+	w := r.walk(dst, review, root)
+	if w.isFull {
+		return dst, Found{}, errTooLarge
+	}
+	return w.dst, w.found, nil
+}
+
+// about says what a request is about.
+type about struct {
+	kindGroup, group, resource, subresource string
+	isSecret                                bool
+}
+
+// aboutOf reads a review up to the object, if what the request is about is before it, as API servers write it.
+func aboutOf(review rawjson.Value) (a about) {
+	c := review.Cursor()
+	if c.Kind() != rawjson.Object {
+		return about{}
+	}
+	for c.Enter(); c.Next(); {
+		if !c.Name().Is("request") || c.Kind() != rawjson.Object {
+			c.Skip()
+			continue
+		}
+		known := 0
+		for c.Enter(); c.Next(); {
+			switch name := c.Name(); {
+			case name.Is("kind"):
+				kind := c.Skip()
+				a.kindGroup, a.isSecret = kind.Get("group").Text(), kind.Get("kind").Is("Secret")
+				known++
+			case name.Is("resource"):
+				resource := c.Skip()
+				a.group, a.resource = resource.Get("group").Text(), resource.Get("resource").Text()
+				known++
+			case name.Is("subResource"):
+				a.subresource = c.Skip().Text()
+			case name.Is("object") && known == 2:
+				return a
+			default:
+				c.Skip()
+			}
+		}
+	}
+	return a
+}
+
+// Found is what was redacted in a text.
+type Found struct {
+	// Paths are the places, as in Review.Redacted.
+	Paths []string
+
+	// text is that in which values are spans.
+	text   rawjson.Value
+	values []rawjson.Span
+	// env are the spans of environment variables with their names.
+	env []rawjson.Span
+}
+
+// walk is one pass over a text that redacts.
+type walk struct {
+	*Redactor
+
+	cursor rawjson.Cursor
+	// dst has the redacted text up to the place copied of the text, and is bounded by most.
+	dst          []byte
+	copied, most int
+	isFull       bool
+	found        Found
+	// path is where the pass is, in the form of Review.Redacted.
+	path []byte
+}
+
+// maxGrowth bounds how much larger a text gets by its marks, in bytes.
+const maxGrowth = 8 << 20
+
+func (r *Redactor) walk(dst, text []byte, root *place) *walk {
+	w := &walk{Redactor: r, cursor: rawjson.Value(text).Cursor(), dst: dst, most: len(dst) + len(text) + maxGrowth, found: Found{text: text}}
+	w.value(root)
+	w.dst = append(w.dst, text[w.copied:]...)
+	return w
+}
+
+// value passes by the value that comes next, which is at a place, nil for one at which nothing is redacted.
+func (w *walk) value(at *place) {
+	c := &w.cursor
+	if at == nil {
+		c.Skip()
+		return
+	}
+	begin, path := c.At(), len(w.path)
+	switch kind := c.Kind(); {
+	case kind == rawjson.Object:
+		for c.Enter(); c.Next(); {
+			name := c.Name()
+			next := w.below(at, name)
+			switch {
+			case next == nil:
+				c.Skip()
+				continue
+			case at.all: // the path is that at which all is redacted
+			case at.annotations:
+				w.path = append(append(append(w.path, '['), name...), ']')
+			default:
+				if path > 0 {
+					w.path = append(w.path, '.')
+				}
+				w.path = append(w.path, name[1:len(name)-1]...)
+			}
+			w.value(next)
+			w.path = w.path[:path]
+		}
+		if value := at.members["value"]; value != nil && value.all {
+			w.found.env = append(w.found.env, rawjson.Span{Start: int32(begin), End: int32(c.At())}) //nolint:gosec // a review is smaller
+		}
+	case kind == rawjson.Array && (at.all || at.each != nil):
+		next := at
+		if !at.all {
+			next = at.each
+			w.path = append(w.path, "[*]"...)
+		}
+		for c.Enter(); c.Next(); {
+			w.value(next)
+		}
+		w.path = w.path[:path]
+	case at.all && (kind == rawjson.String || kind == rawjson.Number || kind == rawjson.Bool):
+		w.mark(begin, c.Skip())
+	default:
+		c.Skip()
+	}
+}
+
+// below returns the place of a member, nil if nothing is redacted in it.
+func (w *walk) below(at *place, name rawjson.Value) *place {
+	switch {
 	case at.all:
-		return r.appendAll(dst, v, found)
-	case at.one:
-		found.any, found.many = true, true
-		return append(append(append(dst, '"'), r.hash(string(v))...), '"')
-	}
-	switch v.Kind() {
-	case rawjson.Object:
-		if at.members["value"] != nil && at.members["value"].all {
-			found.noteEnv(v)
+		return at
+	case at.annotations:
+		key := name.Text()
+		if slices.ContainsFunc(w.patterns, func(p *regexp.Regexp) bool { return p.MatchString(key) }) {
+			return everything
 		}
-		return appendMembers(dst, v, func(dst []byte, name, v rawjson.Value) []byte {
-			return r.appendValue(dst, v, at.below(name, r), found)
-		})
-	case rawjson.Array:
-		if at.each == nil {
-			return append(dst, v...)
-		}
-		return appendElements(dst, v, func(dst []byte, v rawjson.Value) []byte { return r.appendValue(dst, v, at.each, found) })
+		return nil
+	case bytes.IndexByte(name, '\\') >= 0:
+		return at.members[name.Text()]
 	default:
-		return append(dst, v...)
+		return at.members[string(name[1:len(name)-1])]
 	}
 }
 
-func (r *Redactor) hidesAnnotation(key string) bool {
-	return slices.ContainsFunc(r.patterns, func(p *regexp.Regexp) bool { return p.MatchString(key) })
-}
-
-// appendAll appends a value in which every string and number is redacted. Empty strings are kept:
-// whether there is a value may be known.
-func (r *Redactor) appendAll(dst []byte, v rawjson.Value, found *values) []byte {
-	switch v.Kind() {
-	case rawjson.Object:
-		return appendMembers(dst, v, func(dst []byte, _, v rawjson.Value) []byte { return r.appendAll(dst, v, found) })
-	case rawjson.Array:
-		return appendElements(dst, v, func(dst []byte, v rawjson.Value) []byte { return r.appendAll(dst, v, found) })
-	case rawjson.String:
-		text := v.Text()
-		if text == "" {
-			return append(dst, v...)
-		}
-		found.note(text)
-		return append(append(append(dst, '"'), r.hash(text)...), '"')
-	case rawjson.Number, rawjson.Bool:
-		found.any = true
-		return append(append(append(dst, '"'), r.hash(string(v))...), '"')
-	default:
-		return append(dst, v...)
+// mark replaces a value. Whether there is a string may be known: an empty one is left.
+func (w *walk) mark(begin int, v rawjson.Value) {
+	if len(v) == len(`""`) && v.Kind() == rawjson.String {
+		return
 	}
-}
-
-// hash returns the string that stands for a value.
-func (r *Redactor) hash(text string) string {
-	const size = 16 // bytes
-	r.mac.Reset()
-	_, _ = r.mac.Write([]byte(text)) // a hash does not fail
-	return r.prefix + base64.RawURLEncoding.EncodeToString(r.mac.Sum(r.sum[:0])[:size])
+	if len(w.dst) > w.most {
+		w.isFull = true
+		return
+	}
+	w.found.values = append(w.found.values, rawjson.Span{Start: int32(begin), End: int32(w.cursor.At())}) //nolint:gosec // a review is smaller
+	w.dst = append(w.dst, w.found.text[w.copied:begin]...)
+	w.dst = append(append(append(w.dst, '"'), Mark...), '"')
+	w.copied = w.cursor.At()
+	// The same place is met again in the next element of a list.
+	const recent = 8
+	known := w.found.Paths[max(0, len(w.found.Paths)-recent):]
+	if !slices.ContainsFunc(known, func(p string) bool { return p == string(w.path) }) {
+		w.found.Paths = append(w.found.Paths, string(w.path))
+	}
 }

@@ -2,100 +2,74 @@ package record
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// Trace notes what one decision reads. It answers as the lookups that it stands in front of
-// do. It is for one goroutine.
+// Trace notes what one decision reads, and is then the review in the queue of its Recorder. It answers as the lookups
+// that it stands in front of do. It is for one goroutine, and used again for later reviews.
 type Trace struct {
 	recorder *Recorder
+	// of is the snapshot that decides, and view the same with this Trace in front of its lookups.
+	of, view *webhooks.Snapshot
 	base     webhooks.Lookups
-	// traced is true once there is something to note. A review may be answered without a
-	// decision.
-	traced bool
-	// noAuthorizer is true if there is no authorizer to ask.
-	noAuthorizer bool
-	// digest is that of the configuration that decides.
-	digest string
+	// traced is true once a decision has begun. A review may be answered without one.
+	traced  bool
+	lookups Lookups
 
-	namespaces []namespaceAnswer
-	kinds      []kindAnswer
-	objects    []objectAnswer
-	lists      []listAnswer
-	configMaps []configMapAnswer
-	authorizer []authorizerAnswer
+	review       Review
+	body, answer []byte
 }
 
-type (
-	namespaceAnswer struct {
-		name  string
-		found *corev1.Namespace
-	}
-	kindAnswer struct {
-		kind       schema.GroupVersionKind
-		namespaced bool
-		err        error
-	}
-	objectAnswer struct {
-		kind            schema.GroupVersionKind
-		namespace, name string
-		found           *unstructured.Unstructured
-		err             error
-	}
-	listAnswer struct {
-		kind                schema.GroupVersionKind
-		namespace, selector string
-		found               []*unstructured.Unstructured
-		err                 error
-	}
-	configMapAnswer struct {
-		namespace, name string
-		data            map[string]string
-		known           bool
-	}
-	authorizerAnswer struct {
-		attributes string
-		extra      map[string][]string
-		decision   authorizer.Decision
-		reason     string
-		err        error
-	}
-)
-
-// Finish records the finished review.
+// Finish records the finished review. The Trace must not be used any more.
 func (t *Trace) Finish(o *review.Outcome, x review.Exchange) { t.recorder.add(o, x, t) }
 
 // Snapshot returns the snapshot to decide with, which notes what the decision reads.
 func (t *Trace) Snapshot(s *webhooks.Snapshot) *webhooks.Snapshot {
-	t.base, t.digest, t.traced = s.Lookups(), s.Digest, true
-	t.noAuthorizer = t.base.Authorizer == nil
-	l := webhooks.Lookups{Now: t.base.Now}
-	if t.base.Objects != nil {
-		l.Objects = t
+	t.traced = true
+	if t.of != s {
+		t.of, t.base = s, s.Lookups()
+		l := webhooks.Lookups{Now: t.base.Now}
+		if t.base.Objects != nil {
+			l.Objects = t
+		}
+		if t.base.Namespaces != nil {
+			l.Namespaces = tracedNamespaces{t}
+		}
+		if t.base.ConfigMaps != nil {
+			l.ConfigMaps = t
+		}
+		if t.base.Authorizer != nil {
+			l.Authorizer = t
+		}
+		t.view = s.With(l)
 	}
-	if t.base.Namespaces != nil {
-		l.Namespaces = tracedNamespaces{t}
+	t.lookups.NoAuthorizer = t.base.Authorizer == nil
+	return t.view
+}
+
+// reset makes the Trace ready for another review. It keeps memory that is not large.
+func (t *Trace) reset() {
+	const kept = 64 << 10 // bytes
+	l, body, answer := &t.lookups, t.body[:0], t.answer[:0]
+	if cap(body)+cap(answer) > kept {
+		body, answer = nil, nil
 	}
-	if t.base.ConfigMaps != nil {
-		l.ConfigMaps = t
-	}
-	if t.base.Authorizer != nil {
-		l.Authorizer = t
-	}
-	return s.With(l)
+	clear(l.Namespaces)
+	*t = Trace{recorder: t.recorder, of: t.of, view: t.view, base: t.base, body: body, answer: answer, lookups: Lookups{Namespaces: l.Namespaces[:0]}}
 }
 
 // Namespace implements policy.Objects.
@@ -109,7 +83,7 @@ func (t *Trace) Namespace(name string) (*corev1.Namespace, bool) {
 // other configurations may.
 func (t *Trace) noteNamespace(name string) {
 	switch {
-	case name == "" || t.hasNamespace(name):
+	case name == "" || !t.traced || t.hasNamespace(name):
 	case t.base.Objects != nil:
 		_, _ = t.Namespace(name)
 	case t.base.Namespaces != nil:
@@ -118,23 +92,12 @@ func (t *Trace) noteNamespace(name string) {
 }
 
 func (t *Trace) hasNamespace(name string) bool {
-	_, has := t.findNamespace(name)
-	return has
-}
-
-// findNamespace returns a namespace that was looked up, nil for one that does not exist.
-func (t *Trace) findNamespace(name string) (found *corev1.Namespace, has bool) {
-	for i := range t.namespaces {
-		if t.namespaces[i].name == name {
-			return t.namespaces[i].found, true
-		}
-	}
-	return nil, false
+	return slices.ContainsFunc(t.lookups.Namespaces, func(n NamespaceLookup) bool { return n.Name == name })
 }
 
 func (t *Trace) addNamespace(name string, found *corev1.Namespace) {
 	if !t.hasNamespace(name) {
-		t.namespaces = append(t.namespaces, namespaceAnswer{name, found})
+		t.lookups.Namespaces = append(t.lookups.Namespaces, NamespaceLookup{Name: name, found: found})
 	}
 }
 
@@ -151,8 +114,9 @@ func (n tracedNamespaces) Namespace(name string) (*corev1.Namespace, bool) {
 // Namespaced implements policy.Objects.
 func (t *Trace) Namespaced(kind schema.GroupVersionKind) (bool, error) {
 	namespaced, err := t.base.Objects.Namespaced(kind)
-	if !slices.ContainsFunc(t.kinds, func(k kindAnswer) bool { return k.kind == kind }) {
-		t.kinds = append(t.kinds, kindAnswer{kind, namespaced, err})
+	of := metav1.GroupVersionKind(kind)
+	if !slices.ContainsFunc(t.lookups.Kinds, func(k KindLookup) bool { return k.Kind == of }) {
+		t.lookups.Kinds = append(t.lookups.Kinds, KindLookup{of, namespaced, errorText(err), errors.Is(err, policy.ErrNotServed)})
 	}
 	return namespaced, err
 }
@@ -160,8 +124,9 @@ func (t *Trace) Namespaced(kind schema.GroupVersionKind) (bool, error) {
 // Get implements policy.Objects.
 func (t *Trace) Get(kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	found, err := t.base.Objects.Get(kind, namespace, name)
-	if !slices.ContainsFunc(t.objects, func(o objectAnswer) bool { return o.kind == kind && o.namespace == namespace && o.name == name }) {
-		t.objects = append(t.objects, objectAnswer{kind, namespace, name, found, err})
+	of := metav1.GroupVersionKind(kind)
+	if !slices.ContainsFunc(t.lookups.Objects, func(o ObjectLookup) bool { return o.Kind == of && o.Namespace == namespace && o.Name == name }) {
+		t.lookups.Objects = append(t.lookups.Objects, ObjectLookup{Kind: of, Namespace: namespace, Name: name, Error: errorText(err), found: found})
 	}
 	return found, err
 }
@@ -169,9 +134,9 @@ func (t *Trace) Get(kind schema.GroupVersionKind, namespace, name string) (*unst
 // List implements policy.Objects.
 func (t *Trace) List(kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
 	found, err := t.base.Objects.List(kind, namespace, selector)
-	text := SelectorText(selector)
-	if !slices.ContainsFunc(t.lists, func(l listAnswer) bool { return l.kind == kind && l.namespace == namespace && l.selector == text }) {
-		t.lists = append(t.lists, listAnswer{kind, namespace, text, found, err})
+	of, text := metav1.GroupVersionKind(kind), SelectorText(selector)
+	if !slices.ContainsFunc(t.lookups.Lists, func(l ListLookup) bool { return l.Kind == of && l.Namespace == namespace && l.Selector == text }) {
+		t.lookups.Lists = append(t.lookups.Lists, ListLookup{Kind: of, Namespace: namespace, Selector: text, Error: errorText(err), found: found})
 	}
 	return found, err
 }
@@ -187,8 +152,8 @@ func SelectorText(selector labels.Selector) string {
 // ConfigMapData implements sidecar.ConfigMaps.
 func (t *Trace) ConfigMapData(namespace, name string) (map[string]string, bool) {
 	data, known := t.base.ConfigMaps.ConfigMapData(namespace, name)
-	if !slices.ContainsFunc(t.configMaps, func(c configMapAnswer) bool { return c.namespace == namespace && c.name == name }) {
-		t.configMaps = append(t.configMaps, configMapAnswer{namespace, name, data, known})
+	if !slices.ContainsFunc(t.lookups.ConfigMaps, func(c ConfigMapLookup) bool { return c.Namespace == namespace && c.Name == name }) {
+		t.lookups.ConfigMaps = append(t.lookups.ConfigMaps, ConfigMapLookup{Namespace: namespace, Name: name, data: data, known: known})
 	}
 	return data, known
 }
@@ -196,45 +161,26 @@ func (t *Trace) ConfigMapData(namespace, name string) (map[string]string, bool) 
 // Authorize implements authorizer.UnconditionalAuthorizer.
 func (t *Trace) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	decision, reason, err := t.base.Authorizer.Authorize(ctx, a)
-	answer := authorizerAnswer{attributesKey(a), nil, decision, reason, err}
-	if user := a.GetUser(); user != nil {
-		answer.extra = user.GetExtra()
-	}
-	t.authorizer = append(t.authorizer, answer)
+	t.lookups.Authorizer = append(t.lookups.Authorizer, Authorization{AttributesKey(a), decisionTexts[decision], reason, errorText(err)})
 	return decision, reason, err //nolint:wrapcheck // it is that of the authorizer behind this one
 }
 
-// AttributesKey returns what an authorizer is asked, as one string: the same question has the same
-// string. It is for requests of a recording, in which the extra values of users are redacted.
+//nolint:gochecknoglobals // constant
+var decisionTexts = map[authorizer.Decision]string{authorizer.DecisionAllow: "allow", authorizer.DecisionDeny: "deny", authorizer.DecisionNoOpinion: "noOpinion"}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// AttributesKey returns what an authorizer is asked about a request, as one string: the same question has the same
+// string. The extra values of the user are left out: they are those of the request.
 func AttributesKey(a authorizer.Attributes) string {
-	key := attributesKey(a)
-	if user := a.GetUser(); user != nil {
-		key += extraKey(user.GetExtra(), func(value string) string { return value })
-	}
-	return key
-}
-
-// extraKey returns the part of AttributesKey that says what the extra values of the user are.
-func extraKey(extra map[string][]string, redact func(string) string) string {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(extra)) {
-		fmt.Fprintf(&b, " extra %q", name)
-		for _, value := range extra[name] {
-			if value != "" {
-				value = redact(value)
-			}
-			fmt.Fprintf(&b, " %q", value)
-		}
-	}
-	return b.String()
-}
-
-// attributesKey returns AttributesKey without the extra values.
-func attributesKey(a authorizer.Attributes) string {
 	var b strings.Builder
 	if user := a.GetUser(); user != nil {
-		groups := append([]string(nil), user.GetGroups()...)
-		sort.Strings(groups)
+		groups := slices.Sorted(slices.Values(user.GetGroups()))
 		fmt.Fprintf(&b, "%q %q %q ", user.GetName(), user.GetUID(), groups)
 	}
 	if !a.IsResourceRequest() {

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -162,11 +163,10 @@ func (a *Aggregator) addProblem(text string) {
 
 // addNotes adds of what the recording is a sample.
 func (a *Aggregator) addNotes(header *record.Header) {
-	if header.Sampling == "" || header.Sampling == record.AllReviews {
-		return
+	if header.Share > 0 {
+		a.addNote(fmt.Sprintf("numbers and percentages are of the recorded sample, which has all denied requests and all warnings, and %.4g%% of the others "+
+			"(hint: use no percentages with --fail-on)", 100*header.Share))
 	}
-	a.addNote(short("numbers and percentages are of the recorded sample, which has all denied requests and all warnings " +
-		"(hint: use no percentages with --fail-on): " + header.Sampling))
 }
 
 func (a *Aggregator) addNote(note string) {

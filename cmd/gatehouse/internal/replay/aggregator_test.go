@@ -1,9 +1,7 @@
 package replay_test
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -59,27 +57,16 @@ func TestAggregatorBounds(t *testing.T) {
 	}
 }
 
-// TestSamplingIsNoted replays recordings of which some are samples. There is one note for each sampling.
+// TestSamplingIsNoted replays recordings of which some are samples. There is one note for each share.
 func TestSamplingIsNoted(t *testing.T) {
 	t.Parallel()
 	var sources []replay.Source
-	for i, sampling := range []string{"share 0.1", record.AllReviews, "", "share 0.1", "namespace shop: share 0.5"} {
-		var out bytes.Buffer
-		w, err := record.NewWriter(&out, &record.Header{Format: record.FormatVersion, Source: record.FromServer, Sampling: sampling})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Write(line(fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		sources = append(sources, replay.Source{Name: fmt.Sprint(i), Open: func() (io.ReadCloser, error) { return io.NopCloser(&out), nil }})
+	for i, share := range []float64{0.1, 0, 0.1, 0.5} {
+		sources = append(sources, file(t, fmt.Sprint(i), &record.Line{Header: &record.Header{Format: record.FormatVersion, Share: share}}, line(fmt.Sprint(i))))
 	}
 	report, _ := run(t, replay.Options{Sources: sources, Candidate: load(t, admissionPolicy("p", always))})
-	const note = "numbers and percentages are of the recorded sample, which has all denied requests and all warnings (hint: use no percentages with --fail-on): "
-	if want := []string{note + "share 0.1", note + "namespace shop: share 0.5"}; !slices.Equal(report.Notes, want) {
+	const note = "numbers and percentages are of the recorded sample, which has all denied requests and all warnings, and %s of the others (hint: use no percentages with --fail-on)"
+	if want := []string{fmt.Sprintf(note, "10%"), fmt.Sprintf(note, "50%")}; !slices.Equal(report.Notes, want) {
 		t.Errorf("notes %q, want %q", report.Notes, want)
 	}
 }

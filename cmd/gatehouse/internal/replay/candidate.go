@@ -1,12 +1,9 @@
 package replay
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +12,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -51,7 +47,7 @@ func Compile(c *config.Config) (*Candidate, error) {
 	return &Candidate{out}, nil
 }
 
-// Recorded returns the configurations that are stored beside the recordings: of each review the
+// Recorded returns the configurations that recordings hold: of each review the
 // one that has decided on it. A review whose configuration is not there is undecided.
 func Recorded() *Candidate { return new(Candidate) }
 
@@ -64,8 +60,10 @@ type configuration struct {
 	resources *request.Resources
 	// readsUser reports whether a mutating policy reads who has sent a request: recordings redact a part of that.
 	readsUser bool
-	// snapshots return the compiled configuration, without and with a guard for redacted values.
-	snapshots [2]func() (*webhooks.Snapshot, error)
+	// hasPodSecurity reports whether a policy checks a Pod Security Standard.
+	hasPodSecurity bool
+	// snapshot returns the compiled configuration, whose expressions fail if they read a redacted value.
+	snapshot func() (*webhooks.Snapshot, error)
 }
 
 // newConfiguration returns a configuration that is not compiled yet.
@@ -76,32 +74,21 @@ func newConfiguration(c *config.Config) *configuration {
 	out.readsUser = slices.ContainsFunc(c.Mutation.Policies, func(p mutation.Policy) bool { return strings.Contains(p.Spec.String(), "userInfo") })
 	// Whether a kind is served is known for a review alone.
 	c.Policy.Objects = unknownScopes{out.objects}
-	for i := range out.snapshots {
-		out.snapshots[i] = sync.OnceValues(func() (*webhooks.Snapshot, error) {
-			spec := c.Spec()
-			if i == guarded {
-				spec.Policy.Guard, spec.Sidecar.Guard = redacted.Guard{}, redacted.Guard{}
-			}
-			return webhooks.Compile(spec)
-		})
-	}
+	out.hasPodSecurity = slices.ContainsFunc(c.Policy.AdmissionPolicies, func(p policy.AdmissionPolicy) bool { return p.Spec.PodSecurity != nil })
+	out.snapshot = sync.OnceValues(func() (*webhooks.Snapshot, error) {
+		spec := c.Spec()
+		spec.Policy.Option, spec.Sidecar.Option = failOnRedacted, failOnRedacted
+		return webhooks.Compile(spec)
+	})
 	return out
 }
-
-// The indexes of configuration.snapshots.
-const (
-	plain = iota
-	guarded
-)
 
 // compile compiles a configuration of which all errors so far are given.
 func compile(c *config.Config, found diagnostic.List) (*configuration, error) {
 	out := newConfiguration(c)
-	snapshot, all := config.Compile(c, found)
-	if err := all.Err(); err != nil {
-		return nil, err
+	if _, all := config.Compile(c, found); all.Err() != nil {
+		return nil, all.Err()
 	}
-	out.snapshots[plain] = func() (*webhooks.Snapshot, error) { return snapshot, nil }
 	return out, nil
 }
 
@@ -124,49 +111,43 @@ func (c *configuration) configMap(namespace, name string) (map[string]string, bo
 // maxConfigurations bounds the recorded configurations in memory.
 const maxConfigurations = 8
 
-// library reads the configurations that are stored beside recordings. It is safe for concurrent use.
+// library compiles the configurations that recordings hold. It is safe for concurrent use.
 type library struct {
-	mu     sync.Mutex
-	byFile map[string]func() (*configuration, error)
-	files  []string
+	mu        sync.Mutex
+	byContent map[[sha256.Size]byte]func() (*configuration, error)
+	order     [][sha256.Size]byte
 }
 
-func newLibrary() *library { return &library{byFile: map[string]func() (*configuration, error){}} }
+func newLibrary() *library {
+	return &library{byContent: map[[sha256.Size]byte]func() (*configuration, error){}}
+}
 
-// find returns the configuration that has decided on a review. The error is a reason for Result.Undecided.
-func (l *library) find(dir string, header *record.Header, review *record.Review) (*configuration, error) {
-	digest := cmp.Or(review.Config, header.Config)
-	if digest == "" {
-		return nil, errors.New("the recording does not say which configuration has decided")
+// find returns the configuration of a segment. The error is a reason for Result.Undecided.
+func (l *library) find(of *record.Segment, digest string) (*configuration, error) {
+	documents, ok := of.Configuration(digest)
+	if !ok {
+		return nil, errors.New("the recording does not hold the configuration that has decided")
 	}
-	// It becomes part of a path.
-	if len(digest) > 2*sha256.Size || strings.Trim(digest, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		return nil, errors.New("the recording names a configuration by what is no digest")
-	}
-	file := filepath.Join(dir, record.ConfigurationName(digest))
+	key := sha256.Sum256([]byte(documents))
 	l.mu.Lock()
-	load := l.byFile[file]
+	load := l.byContent[key]
 	if load == nil {
-		load = sync.OnceValues(func() (*configuration, error) { return loadRecorded(dir, file) })
-		if len(l.files) == maxConfigurations {
-			delete(l.byFile, l.files[0])
-			l.files = l.files[1:]
+		load = sync.OnceValues(func() (*configuration, error) { return loadRecorded(documents) })
+		if len(l.order) == maxConfigurations {
+			delete(l.byContent, l.order[0])
+			l.order = l.order[1:]
 		}
-		l.byFile[file], l.files = load, append(l.files, file)
+		l.byContent[key], l.order = load, append(l.order, key)
 	}
 	l.mu.Unlock()
 	return load()
 }
 
-// loadRecorded reads a configuration that is stored beside a recording.
-func loadRecorded(dir, file string) (*configuration, error) {
-	name := filepath.Base(file)
-	if _, err := os.Stat(file); dir == "" || errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s, the configuration that has decided, is not beside the recording", name)
-	}
-	c, found := config.InspectFile(file)
+// loadRecorded reads a configuration of a recording.
+func loadRecorded(documents string) (*configuration, error) {
+	c, found := config.InspectText("recorded.yaml", []byte(documents))
 	if err := found.Err(); err != nil {
-		return nil, fmt.Errorf("%s, the configuration that has decided, cannot be used: %w", name, err)
+		return nil, fmt.Errorf("the configuration that has decided cannot be used: %w", err)
 	}
 	c.Policy.KeepBroken = true // as in a server with custom resources
 	return newConfiguration(c), nil

@@ -3,16 +3,17 @@ package replay
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -50,13 +51,13 @@ func compare(before, after *answer, recorded bool) difference {
 // compareAllowed compares two answers that allow the request.
 func compareAllowed(before, after *answer) (out difference) {
 	if len(after.patch)+len(before.patch) > 0 {
-		switch comparePatches(before.patch, after.patch) {
-		case redacted.Different:
+		same, known := samePatches(before.patch, after.patch)
+		switch {
+		case !known && (!same || before.by == nil || !after.by.hasProfilesOf(before.by)):
+			out.undecided = "the patch may differ where a value is redacted in the recording"
+		case !same:
 			out.changes = append(out.changes, ChangedPatch)
 			out.rules = append(out.rules, patchRules(before, after)...)
-		case redacted.Unknown:
-			out.undecided = "the patch differs where a value is redacted in the recording"
-		case redacted.Same:
 		}
 	}
 	if len(after.warnings) > 0 && !bytes.Equal(before.warnings, after.warnings) {
@@ -85,7 +86,7 @@ func newWarnings(before, after []string) (added []string, unclear bool) {
 		}
 		head, _, _ := strings.Cut(warning, ": ")
 		similar := slices.ContainsFunc(before, func(earlier string) bool {
-			return !slices.Contains(after, earlier) && strings.HasPrefix(earlier, head+": ") && (redacted.Depends(earlier) || redacted.Depends(warning))
+			return !slices.Contains(after, earlier) && strings.HasPrefix(earlier, head+": ") && (isUnclear(earlier) || isUnclear(warning))
 		})
 		if similar {
 			unclear = true
@@ -96,31 +97,43 @@ func newWarnings(before, after []string) (added []string, unclear bool) {
 	return added, unclear
 }
 
+// isUnclear reports whether a text depends on a redacted value.
+func isUnclear(text string) bool {
+	return strings.Contains(text, record.Mark) || strings.Contains(text, errRedacted.Error()) || strings.Contains(text, policy.ErrUnanswered.Error())
+}
+
 const statusPath = "/metadata/annotations/sidecar.gatehouse.dev~1status"
 
-// comparePatches compares JSON patches: the same operations in the same order are the same patch. The
-// status annotation has a hash of what is added, which differs if that has redacted values.
-func comparePatches(before, after rawjson.Value) redacted.Relation {
+// samePatches reports whether two JSON patches are the same: the same operations in the same order. It is not known if they hold redacted
+// values, unless an operation differs that holds none. The status annotation has a hash of what is added, redacted values included.
+func samePatches(before, after rawjson.Value) (same, known bool) {
+	mark := []byte(record.Mark)
+	isClear := !bytes.Contains(before, mark) && !bytes.Contains(after, mark)
 	if bytes.Equal(before, after) {
-		return redacted.Same
+		return true, isClear
 	}
 	a, b := decodePatch(before), decodePatch(after)
 	if a == nil || b == nil || len(a) != len(b) {
-		return redacted.Different
+		return false, true
 	}
-	var operations, annotation redacted.Relation
+	same = true
 	for i := range a {
-		y, _ := b[i].(map[string]any)
-		into := &operations
-		if path, _ := y["path"].(string); path == statusPath {
-			into = &annotation
+		if equality.Semantic.DeepEqual(a[i], b[i]) {
+			continue
 		}
-		*into = max(*into, redacted.Compare(types.DefaultTypeAdapter.NativeToValue(a[i]), types.DefaultTypeAdapter.NativeToValue(b[i])))
+		same = false
+		one, _ := b[i].(map[string]any)
+		if path, _ := one["path"].(string); isClear || path != statusPath && !holdsMark(a[i]) && !holdsMark(b[i]) {
+			return false, true
+		}
 	}
-	if annotation == redacted.Different && operations != redacted.Different && (bytes.Contains(before, []byte(redacted.Prefix)) || bytes.Contains(after, []byte(redacted.Prefix))) {
-		annotation = redacted.Unknown
-	}
-	return max(operations, annotation)
+	return same, isClear
+}
+
+// holdsMark reports whether decoded JSON holds a redacted value.
+func holdsMark(value any) bool {
+	text, err := json.Marshal(value)
+	return err != nil || bytes.Contains(text, []byte(record.Mark))
 }
 
 // decodePatch returns the operations of a patch, nil if it is none.

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -17,7 +16,6 @@ import (
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
@@ -32,7 +30,6 @@ type item struct {
 	source  *Source
 	segment *segment
 	review  *record.Review
-	lookups *lookups
 	// base is the configuration that has decided, and baseErr why it is not known.
 	base    *configuration
 	baseErr error
@@ -68,9 +65,8 @@ type answer struct {
 type decider struct {
 	configuration *configuration
 	playback      playback
-	// snapshots are views of those of the configuration: guarded or not, with or without an
-	// authorizer of the recording.
-	snapshots [2][2]*webhooks.Snapshot
+	// snapshots are views of that of the configuration, with and without an authorizer of the recording.
+	snapshots [2]*webhooks.Snapshot
 	explain   bool
 	// compared is the configuration that hasProfilesOf has compared last, and same its result.
 	compared *configuration
@@ -83,21 +79,18 @@ func newDecider(c *configuration) *decider {
 
 // snapshot returns the compiled configuration for a review.
 func (d *decider) snapshot(item *item) (*webhooks.Snapshot, error) {
-	guard, without := plain, 0
-	if item.review.Redacted || item.lookups != nil && item.lookups.redacted {
-		guard = guarded
-	}
-	if item.lookups != nil && item.lookups.NoAuthorizer {
+	without := 0
+	if l := item.review.Lookups; l != nil && l.NoAuthorizer {
 		without = 1
 	}
-	if d.snapshots[guard][without] == nil {
-		compiled, err := d.configuration.snapshots[guard]()
+	if d.snapshots[without] == nil {
+		compiled, err := d.configuration.snapshot()
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the caller does
+			return nil, err
 		}
-		d.snapshots[guard][without] = compiled.With(d.playback.answers(without == 1))
+		d.snapshots[without] = compiled.With(d.playback.answers(without == 1))
 	}
-	return d.snapshots[guard][without], nil
+	return d.snapshots[without], nil
 }
 
 // The reasons for which a replay cannot decide a review, and beginnings of reasons.
@@ -151,8 +144,12 @@ func (d *decider) validate(ctx context.Context, s *webhooks.Snapshot, item *item
 		out.undecided = reasonOf(undecided)
 	case missing != nil && !slices.ContainsFunc(decision.Violations, func(v policy.Violation) bool { return v.Refuses() && v.Template == "" }):
 		out.undecided = sidecars + missing.Error()
-	case out.decision == review.Unknown && item.review.Redacted && item.hasOwnPaths():
+	case out.decision == review.Unknown && item.isRedacted("") && item.hasOwnPaths():
 		out.undecided = unreadable + firstLine(out.failure)
+	case d.configuration.hasPodSecurity && item.hasRedactedPod() && !slices.ContainsFunc(decision.Violations, refusesElse):
+		out.undecided = "podSecurity: " + errRedacted.Error()
+	case item.isRedacted("request.oldObject") && slices.ContainsFunc(decision.Violations, func(v policy.Violation) bool { return v.Outcome == policy.Existing }):
+		out.undecided = "the update may change what a rule is violated by: " + errRedacted.Error()
 	case d.injectsOtherwise(ctx, s, item):
 		out.undecided = injected
 	case d.mutatesOtherwise(ctx, s, item):
@@ -163,17 +160,40 @@ func (d *decider) validate(ctx context.Context, s *webhooks.Snapshot, item *item
 
 // reasonOf returns the reason without values.
 func reasonOf(e *policy.UndecidedError) string {
-	if errors.Is(e.Err, redacted.ErrMissing) {
-		text := e.Err.Error()
-		for err := e.Err; err != nil; err = errors.Unwrap(err) {
-			text = err.Error()
-			if next := errors.Unwrap(err); next == redacted.ErrMissing { //nolint:errorlint // the innermost text is wanted
-				break
-			}
+	for err := e.Err; err != nil; err = errors.Unwrap(err) {
+		if errors.Unwrap(err) == errMissing { //nolint:errorlint // the innermost text is wanted
+			return e.Where + " " + firstLine(err.Error())
 		}
-		return e.Where + " " + firstLine(text)
 	}
-	return e.Where + ": " + redacted.Err.Error()
+	return e.Where + ": " + errRedacted.Error()
+}
+
+func newItem(source *Source, of *segment, r *record.Review) *item {
+	i := &item{source: source, segment: of, review: r}
+	if !i.isLogin() && r.Request != nil {
+		i.request, i.requestErr = review.DecodeAdmission(r.Request)
+	}
+	return i
+}
+
+// isLogin reports whether the review is one of the token endpoint.
+func (i *item) isLogin() bool { return i.review.Token != nil || i.review.Endpoint == "authenticate" }
+
+// unreadable returns why a review cannot be replayed, "" if it can.
+func (i *item) unreadable() string {
+	r := i.review
+	switch {
+	case i.isLogin():
+		return "it is a login, whose token is not recorded"
+	case r.Endpoint != "validate" && r.Endpoint != "mutate":
+		return "there is no such endpoint"
+	case r.Request == nil:
+		return "it was not recorded: the server refused it before it was read"
+	case i.requestErr != nil:
+		return "the recorded request cannot be read: " + firstLine(i.requestErr.Error())
+	default:
+		return ""
+	}
 }
 
 // hasOwnPaths reports whether more is redacted than by default: then what must be a number or a
@@ -182,10 +202,33 @@ func (i *item) hasOwnPaths() bool {
 	return len(i.segment.Header.Redaction.Paths) > len(record.DefaultPaths())
 }
 
+// isRedacted reports whether anything is redacted in the part of a review with this path.
+func (i *item) isRedacted(part string) bool {
+	return slices.ContainsFunc(i.review.Redacted, func(path string) bool { return strings.HasPrefix(path, part) })
+}
+
 // hasRedactedObject reports whether anything in an object is redacted that policies may read.
 func (i *item) hasRedactedObject() bool {
-	prefix := []byte(redacted.Prefix)
-	return bytes.Contains(i.request.Object.Raw, prefix) || bytes.Contains(i.request.OldObject.Raw, prefix) || i.lookups != nil && i.lookups.redacted
+	found := i.isRedacted("request.object") || i.isRedacted("request.oldObject")
+	i.review.Lookups.EachObject(func(digest string) {
+		o := i.segment.object(digest)
+		found = found || o != nil && o.redacted
+	})
+	return found
+}
+
+// hasRedactedPod reports whether anything is redacted that Pod Security may read: it reads no values of environment variables, and
+// of annotations those of AppArmor and seccomp.
+func (i *item) hasRedactedPod() bool {
+	return slices.ContainsFunc(i.review.Redacted, func(path string) bool {
+		return strings.Contains(path, "apparmor.security.") || strings.Contains(path, "seccomp.security.") ||
+			strings.Contains(path, ".spec") && !strings.Contains(path, ".metadata.") && !strings.HasSuffix(path, ".env[*].value")
+	})
+}
+
+// refusesElse reports whether a violation that refuses is of no Pod Security Standard.
+func refusesElse(v policy.Violation) bool {
+	return v.Refuses() && !strings.HasPrefix(v.Rule, "podSecurity")
 }
 
 // mutate decides by mutating policies, and then by sidecar profiles.
@@ -212,9 +255,9 @@ func (d *decider) mutate(ctx context.Context, s *webhooks.Snapshot, item *item) 
 	switch {
 	case d.playback.missing != nil:
 		out.undecided = sidecars + d.playback.missing.Error()
-	case item.review.Redacted && dependsOnRedacted(&decision):
-		out.undecided = sidecars + redacted.Err.Error()
-	case out.decision == review.Unknown && item.review.Redacted && item.hasOwnPaths():
+	case dependsOnRedacted(&decision):
+		out.undecided = sidecars + errRedacted.Error()
+	case out.decision == review.Unknown && item.isRedacted("") && item.hasOwnPaths():
 		out.undecided = unreadable + firstLine(out.failure)
 	}
 	return out
@@ -226,8 +269,8 @@ func (d *decider) undecidedMutation(item *item, changed *mutation.Decision) stri
 	switch {
 	case d.playback.lacking != nil:
 		return mutations + d.playback.lacking.Error()
-	case len(changed.Applied)+len(changed.Failures) > 0 && item.review.Redacted && (d.configuration.readsUser || item.hasRedactedObject()):
-		return mutations + redacted.Err.Error()
+	case len(changed.Applied)+len(changed.Failures) > 0 && item.isRedacted("") && (d.configuration.readsUser || item.hasRedactedObject()):
+		return mutations + errRedacted.Error()
 	default:
 		return ""
 	}
@@ -235,9 +278,9 @@ func (d *decider) undecidedMutation(item *item, changed *mutation.Decision) stri
 
 // dependsOnRedacted reports whether what a decision says depends on a redacted value.
 func dependsOnRedacted(d *sidecar.Decision) bool {
-	return d.Err != nil && redacted.Depends(d.Err.Error()) || slices.ContainsFunc(d.Warnings, redacted.Depends) ||
-		len(d.Refusals) > 0 && redacted.Depends(d.Refusals.Error()) ||
-		slices.ContainsFunc(d.Verdicts, func(v sidecar.Verdict) bool { return redacted.Depends(v.Detail) })
+	return d.Err != nil && isUnclear(d.Err.Error()) || slices.ContainsFunc(d.Warnings, isUnclear) ||
+		len(d.Refusals) > 0 && isUnclear(d.Refusals.Error()) ||
+		slices.ContainsFunc(d.Verdicts, func(v sidecar.Verdict) bool { return isUnclear(v.Detail) })
 }
 
 // answer returns a response as it is sent.

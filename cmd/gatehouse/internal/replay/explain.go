@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +14,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
+// Item is a review of a recording with what it refers to.
+type Item struct {
+	Source  *Source
+	Segment *record.Segment
+	Review  *record.Review
+}
+
 // Find returns the reviews whose ID begins with a prefix, at most a number of them, in the order of
-// the recording. They stay valid. The error is that of the context, or says which files could not
+// the recording. The error is that of the context, or says which files could not
 // be read to their end; what was found before is returned with it.
 func Find(ctx context.Context, sources []Source, prefix string, most int) ([]Item, error) {
 	var (
@@ -24,7 +30,16 @@ func Find(ctx context.Context, sources []Source, prefix string, most int) ([]Ite
 		errs  []error
 	)
 	for i := range sources {
-		if err := find(ctx, &sources[i], prefix, most, &found); err != nil {
+		_, err := Each(ctx, &sources[i], func(reader *record.Reader, review *record.Review) error {
+			if strings.HasPrefix(review.ID, prefix) {
+				found = append(found, Item{&sources[i], reader.Segment(), review})
+			}
+			if len(found) >= most {
+				return io.EOF
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, record.ErrUnfinished) {
 			errs = append(errs, fmt.Errorf("%s: %w", sources[i].Name, err))
 		}
 		if ctx.Err() != nil || len(found) >= most {
@@ -34,56 +49,39 @@ func Find(ctx context.Context, sources []Source, prefix string, most int) ([]Ite
 	return found, errors.Join(errs...)
 }
 
-func find(ctx context.Context, source *Source, prefix string, most int, found *[]Item) error {
+// Each calls a function with each review of a file, until it returns an error, of which io.EOF is not returned, and returns the gaps that
+// were met. The error is record.ErrUnfinished for a file that has no end.
+func Each(ctx context.Context, source *Source, visit func(*record.Reader, *record.Review) error) ([]record.Gap, error) {
 	file, err := source.Open()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer file.Close() //nolint:errcheck // it was only read
 	reader, err := record.NewReader(file)
 	if err != nil {
-		return err //nolint:wrapcheck // the caller does
+		return nil, err //nolint:wrapcheck // the caller names the file
 	}
 	defer reader.Close()
-	for len(*found) < most {
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
-		text, err := reader.NextText()
-		if errors.Is(err, record.ErrUnfinished) || errors.Is(err, io.EOF) && !errors.Is(err, record.ErrTruncated) {
-			return nil
+		review, err := reader.Next()
+		if err == nil {
+			err = visit(reader, review)
+		}
+		if errors.Is(err, io.EOF) {
+			return reader.Gaps(), nil
 		}
 		if err != nil {
-			return err //nolint:wrapcheck // the caller does
+			return reader.Gaps(), err //nolint:wrapcheck // the caller names the file
 		}
-		one := new(record.Review)
-		if _, err := record.DecodeReview(text, one); err != nil {
-			return &record.FormatError{Line: reader.Line(), Message: err.Error()}
-		}
-		if !strings.HasPrefix(one.ID, prefix) {
-			continue
-		}
-		item, err := NewItem(source, reader, text)
-		if err != nil {
-			return err
-		}
-		*found = append(*found, *item)
 	}
-	return nil
 }
 
-// NewItem returns the review whose text the Reader has returned last. It stays valid.
-func NewItem(source *Source, reader *record.Reader, text []byte) (*Item, error) {
-	item := &Item{Source: source, Segment: reader.Segment(), Review: new(record.Review), text: bytes.Clone(text)}
-	if _, err := record.DecodeReview(item.text, item.Review); err != nil {
-		return nil, &record.FormatError{Line: reader.Line(), Message: err.Error()}
-	}
-	return item, nil
-}
-
-// Configuration returns the configuration that has decided. The error is that it is not beside the recording or cannot be used.
+// Configuration returns the configuration that has decided. The error is that the recording does not have it or that it cannot be used.
 func (i *Item) Configuration() (*config.Config, error) {
-	found, err := newLibrary().find(i.Source.Dir, &i.Segment.Header, i.Review)
+	found, err := newLibrary().find(i.Segment, i.Review.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -104,42 +102,31 @@ type Explanation struct {
 	Sidecar *sidecar.Decision
 }
 
-// Explain decides a review again, with everything that led to the answer. The error is that the
-// review cannot be read.
-func (c *Candidate) Explain(ctx context.Context, of *Item) (*Explanation, error) {
-	return explain(ctx, of, c)
-}
-
 // RecordedAnswer returns the recorded answer to a review.
-func RecordedAnswer(ctx context.Context, of *Item) (*Explanation, error) {
-	return explain(ctx, of, nil)
-}
-
-func explain(ctx context.Context, of *Item, c *Candidate) (*Explanation, error) {
-	r := &run{library: newLibrary(), Options: Options{Candidate: c}}
-	w := worker{run: r, deciders: map[*configuration]*decider{}}
-	it := &item{source: of.Source, segment: newSegment(of.Segment), review: new(record.Review)}
-	if err := it.read(of.text); err != nil {
-		return nil, err
-	}
+func RecordedAnswer(of *Item) *Explanation {
+	it := newItem(of.Source, newSegment(of.Segment), of.Review)
 	out := &Explanation{Subject: subjectOf(it)}
 	out.Subject.setWorkload(it)
-	switch {
-	case c == nil && it.isLogin():
+	if it.isLogin() {
 		out.Answer = recordedLogin(it.review)
-		return out, nil
-	case c == nil:
+	} else {
 		recorded := recordedAnswer(it.review)
 		out.Answer = recorded.public()
-		return out, nil
 	}
-	if reason := it.unreadable(); reason != "" {
-		out.Undecided = reason
-		return out, nil
+	return out
+}
+
+// Explain decides a review again, with everything that led to the answer.
+func (c *Candidate) Explain(ctx context.Context, of *Item) *Explanation {
+	w := worker{run: &run{library: newLibrary()}, deciders: map[*configuration]*decider{}, explain: true}
+	it := newItem(of.Source, newSegment(of.Segment), of.Review)
+	out := &Explanation{Subject: subjectOf(it)}
+	out.Subject.setWorkload(it)
+	if out.Undecided = it.unreadable(); out.Undecided != "" {
+		return out
 	}
-	it.base, it.baseErr = r.library.find(it.source.Dir, &it.segment.Header, it.review)
-	w.explain = true
+	it.base, it.baseErr = w.base(it)
 	answer := w.answer(ctx, c, it)
 	out.Answer, out.Undecided, out.Policy, out.Mutation, out.Sidecar = answer.public(), answer.undecided, answer.policy, answer.mutation, answer.sidecar
-	return out, nil
+	return out
 }

@@ -79,18 +79,18 @@ func newServer(t testing.TB, documents string, paths ...string) *server {
 	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}
-	redactor, err := record.NewRedactor(bytes.Repeat([]byte("k"), record.MinKey), paths, nil)
-	if err != nil {
-		t.Fatal(err)
+	redactor, errs := record.NewRedactor(paths, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs)
 	}
 	s := &server{t: t, dir: t.TempDir(), now: recordedAt}
 	lookups := snapshot.Lookups()
 	lookups.Now = func() time.Time { return s.now }
 	s.snapshot = snapshot.With(lookups)
 	s.recorder = record.New(record.Options{
-		Dir: s.dir, Replica: "replica-1", Redactor: redactor, MaxBytes: 1 << 30, MaxAge: time.Hour, Log: slog.New(slog.DiscardHandler),
+		Dir: s.dir, Replica: "replica-1", Rules: record.Rules{Share: 1, Redactor: redactor}, MaxBytes: 1 << 30, MaxAge: time.Hour, Log: slog.New(slog.DiscardHandler),
 	})
-	s.recorder.Configuration(c.Digest, []byte(documents))
+	s.recorder.Configuration(c.Digest, func() string { return documents })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -198,7 +198,7 @@ func sources(t testing.TB, dir string) (out []replay.Source) {
 		t.Fatal(err)
 	}
 	for _, name := range files {
-		out = append(out, replay.Source{Name: filepath.Base(name), Dir: dir, Open: func() (io.ReadCloser, error) { return os.Open(name) }})
+		out = append(out, replay.Source{Name: filepath.Base(name), Open: func() (io.ReadCloser, error) { return os.Open(name) }})
 	}
 	return out
 }
@@ -228,20 +228,24 @@ func run(t testing.TB, o replay.Options) (*replay.Report, []replay.Result) {
 func documents(all ...string) string { return strings.Join(all, "\n---\n") }
 
 // file returns a recording of a server with one segment.
-func file(t testing.TB, name, dir, key string, lines ...*record.Line) replay.Source {
+func file(t testing.TB, name string, lines ...*record.Line) replay.Source {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := record.NewWriter(&out, &record.Header{Format: record.FormatVersion, Source: record.FromServer, Redaction: record.Redaction{Key: key}})
+	w, err := record.NewWriter(&out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range lines {
-		if err := w.Write(line); err != nil {
+	for _, line := range append([]*record.Line{{Header: &record.Header{Format: record.FormatVersion}}}, lines...) {
+		text, err := record.AppendLine(nil, line)
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return replay.Source{Name: name, Dir: dir, Size: int64(out.Len()), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out.Bytes())), nil }}
+	return replay.Source{Name: name, Size: int64(out.Len()), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out.Bytes())), nil }}
 }

@@ -83,7 +83,7 @@ func (d *decider) mutatesOtherwise(ctx context.Context, s *webhooks.Snapshot, it
 	if item.base == nil || len(item.base.config.Mutation.Policies) == 0 {
 		return false
 	}
-	before, err := item.base.snapshots[plain]()
+	before, err := item.base.snapshot()
 	if err != nil {
 		return true
 	}

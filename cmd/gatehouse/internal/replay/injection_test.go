@@ -38,7 +38,7 @@ spec:
 	for _, tt := range []struct {
 		name, before, after string
 		operation           string
-		// unknown is true if the recorded configuration is not beside the recording.
+		// unknown is true if the recording does not hold its configuration.
 		unknown bool
 		want    string
 	}{
@@ -63,6 +63,9 @@ spec:
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := newServer(t, tt.before)
+			if tt.unknown {
+				s.recorder.Configuration(s.snapshot.Digest, func() string { return "" })
+			}
 			object := pod("a", "")
 			if s.answer(request{endpoint: "mutate", namespace: "shop", object: object}); s.injected != "" {
 				object = s.injected
@@ -73,11 +76,6 @@ spec:
 			}
 			s.answer(r)
 			sources := s.recording()
-			for i := range sources {
-				if tt.unknown {
-					sources[i].Dir = ""
-				}
-			}
 			_, all := run(t, replay.Options{Sources: sources, Candidate: load(t, tt.after)})
 			if r := all[1]; r.Undecided != tt.want || len(r.Changes) > 0 {
 				t.Errorf("changes %q, undecided %q; want %q", r.Changes, r.Undecided, tt.want)

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -49,7 +48,7 @@ type playback struct {
 	candidate, base *configuration
 	// segment and lookups are those of the review. lookups is nil if none were recorded.
 	segment *segment
-	lookups *lookups
+	lookups *record.Lookups
 	now     time.Time
 	// missing is the first lookup of a sidecar profile that was not recorded, and lacking that of anything.
 	missing, lacking error
@@ -57,7 +56,7 @@ type playback struct {
 
 // begin makes the playback answer for a review.
 func (p *playback) begin(item *item) {
-	p.base, p.segment, p.lookups, p.now = item.base, item.segment, item.lookups, item.review.Time
+	p.base, p.segment, p.lookups, p.now = item.base, item.segment, item.review.Lookups, item.review.Time
 	p.missing, p.lacking = nil, nil
 }
 
@@ -81,7 +80,7 @@ func (p *playback) namespace(name string) (*corev1.Namespace, error) {
 			n := &p.lookups.Namespaces[i]
 			switch {
 			case n.Name != name:
-			case n.Object == 0:
+			case n.Object == "":
 				return nil, nil //nolint:nilnil // it was not known
 			default:
 				if o := p.segment.object(n.Object); o != nil {
@@ -92,7 +91,7 @@ func (p *playback) namespace(name string) (*corev1.Namespace, error) {
 			}
 		}
 	}
-	return nil, p.lack(fmt.Errorf("reads namespace %q, %w", name, redacted.ErrMissing))
+	return nil, p.lack(fmt.Errorf("reads namespace %q, %w", name, errMissing))
 }
 
 // Namespace implements policy.Objects.
@@ -156,7 +155,7 @@ func (p *playback) Namespaced(kind schema.GroupVersionKind) (bool, error) {
 	if !p.candidate.resources.Of(kind).Guessed {
 		return p.candidate.objects.Namespaced(kind) //nolint:wrapcheck // it is as in the server
 	}
-	return false, p.lack(fmt.Errorf("reads params of kind %s, %w (hint: put its CustomResourceDefinition into the directory of the configuration)", kindText(kind), redacted.ErrMissing))
+	return false, p.lack(fmt.Errorf("reads params of kind %s, %w (hint: put its CustomResourceDefinition into the directory of the configuration)", kindText(kind), errMissing))
 }
 
 func kindText(kind schema.GroupVersionKind) string {
@@ -179,7 +178,7 @@ func (p *playback) Get(kind schema.GroupVersionKind, namespace, name string) (*u
 	case known:
 		return recorded, err
 	default:
-		return nil, p.lack(fmt.Errorf("reads params %s %s, %w", kindText(kind), joinName(namespace, name), redacted.ErrMissing))
+		return nil, p.lack(fmt.Errorf("reads params %s %s, %w", kindText(kind), joinName(namespace, name), errMissing))
 	}
 }
 
@@ -205,7 +204,7 @@ func (p *playback) recordedObject(kind schema.GroupVersionKind, namespace, name 
 		case o.Name != name || o.Namespace != namespace || schema.GroupVersionKind(o.Kind) != kind:
 		case o.Error != "":
 			return nil, true, &recordedError{text: o.Error}
-		case o.Object == 0:
+		case o.Object == "":
 			return nil, true, nil
 		default:
 			found := p.tree(o.Object)
@@ -216,8 +215,8 @@ func (p *playback) recordedObject(kind schema.GroupVersionKind, namespace, name 
 }
 
 // tree returns an object of the segment, nil if it is not there or cannot be read.
-func (p *playback) tree(id int) *unstructured.Unstructured {
-	o := p.segment.object(id)
+func (p *playback) tree(digest string) *unstructured.Unstructured {
+	o := p.segment.object(digest)
 	if o == nil {
 		return nil
 	}
@@ -234,7 +233,7 @@ func (p *playback) List(kind schema.GroupVersionKind, namespace string, selector
 	recorded, known, err := p.recordedList(kind, namespace, selector)
 	switch {
 	case !known && len(own) == 0:
-		return nil, p.lack(fmt.Errorf("reads params %s %s by labels, %w", kindText(kind), joinName(namespace, "*"), redacted.ErrMissing))
+		return nil, p.lack(fmt.Errorf("reads params %s %s by labels, %w", kindText(kind), joinName(namespace, "*"), errMissing))
 	case !known:
 		return own, nil
 	case err != nil || len(own)+len(before) == 0:
@@ -265,8 +264,8 @@ func (p *playback) recordedList(kind schema.GroupVersionKind, namespace string, 
 		if l.Error != "" {
 			return nil, true, &recordedError{text: l.Error}
 		}
-		for _, id := range l.Objects {
-			o := p.tree(id)
+		for _, digest := range l.Objects {
+			o := p.tree(digest)
 			if o == nil {
 				return nil, false, nil
 			}
@@ -296,7 +295,7 @@ func (p *playback) ConfigMapData(namespace, name string) (map[string]string, boo
 	case known:
 		return recorded, found
 	default:
-		p.miss(p.lack(fmt.Errorf("reads preset v1/ConfigMap %s, %w", joinName(namespace, name), redacted.ErrMissing)))
+		p.miss(p.lack(fmt.Errorf("reads preset v1/ConfigMap %s, %w", joinName(namespace, name), errMissing)))
 		return nil, false
 	}
 }
@@ -309,7 +308,7 @@ func (p *playback) recordedConfigMap(namespace, name string) (data map[string]st
 		c := &p.lookups.ConfigMaps[i]
 		switch {
 		case c.Name != name || c.Namespace != namespace:
-		case c.Object == 0:
+		case c.Object == "":
 			return nil, false, true
 		default:
 			if o := p.segment.object(c.Object); o != nil {
@@ -325,7 +324,7 @@ func (p *playback) recordedConfigMap(namespace, name string) (data map[string]st
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
 func (p *playback) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	if p.lookups != nil && len(p.lookups.Authorizer) > 0 {
+	if p.lookups != nil {
 		asked := record.AttributesKey(a)
 		for i := range p.lookups.Authorizer {
 			one := &p.lookups.Authorizer[i]
@@ -339,7 +338,7 @@ func (p *playback) Authorize(_ context.Context, a authorizer.Attributes) (author
 			return decision, one.Reason, nil
 		}
 	}
-	return authorizer.DecisionNoOpinion, "", p.lack(fmt.Errorf("asks the authorizer for an answer %w", redacted.ErrMissing))
+	return authorizer.DecisionNoOpinion, "", p.lack(fmt.Errorf("asks the authorizer for an answer %w", errMissing))
 }
 
 //nolint:gochecknoglobals // constant

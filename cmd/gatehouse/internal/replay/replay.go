@@ -3,28 +3,20 @@ package replay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
 // Source is a file of a recording.
 type Source struct {
 	// Name is the path of the file, for messages and Subject.Recording.
 	Name string
-	// Dir is where the configurations of the recording are, by record.ConfigurationName. It may
-	// be "".
-	Dir string
 	// Size is the size of the file in bytes, 0 if it is not known.
 	Size int64
 	// Open opens the file. It is called once for each Run.
@@ -56,43 +48,27 @@ type Progress struct {
 	Read, Size int64
 }
 
-// Item is a review of a recording with what it refers to.
-type Item struct {
-	Source  *Source
-	Segment *record.Segment
-	// Review has no Lookups.
-	Review *record.Review
-
-	text []byte
-}
-
+// batchReviews and batchBytes bound what is handed to a worker at a time, but for one review that is larger.
 const (
-	// batchReviews and batchBytes bound what is handed to a worker at a time.
 	batchReviews = 64
 	batchBytes   = 256 << 10
-	// maxInFlight bounds the bytes of reviews in progress. A review that is larger by itself waits
-	// until there is no other.
-	maxInFlight = 8 << 20
 )
 
-// batch is a part of a segment on its way through the workers.
+// batch is a part of a file on its way through the workers.
 type batch struct {
 	source  *Source
 	segment *segment
-	text    []byte
-	// ends are where the reviews end in text, and lines are their lines in the file.
-	ends, lines []int
-	weight      int64
+	reviews []*record.Review
+	bytes   int
 
 	results []batchResult
 	done    chan struct{}
 
 	// read is how many bytes of the files have been read.
 	read int64
-	// problem and gaps are those of the source, with its last batch. It is none if the source only isUnfinished.
-	problem      string
-	isUnfinished bool
-	gaps         []record.Gap
+	// err and gaps are those of the file, with its last batch.
+	err  error
+	gaps []record.Gap
 }
 
 type batchResult struct {
@@ -100,8 +76,6 @@ type batchResult struct {
 
 	// skipped is true if Options.Keep excludes the review, and isLogin if it is no admission review.
 	skipped, isLogin bool
-	// err is why the text is no review.
-	err error
 }
 
 // Run decides every review of a recording by the candidate, and returns what differs. Its memory
@@ -109,7 +83,7 @@ type batchResult struct {
 // are among Report.Problems: what was read before counts. The error is that of the context.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := run{Options: o, library: newLibrary(), budget: semaphore.NewWeighted(maxInFlight)}
+	r := run{Options: o, library: newLibrary()}
 	procs := runtime.GOMAXPROCS(0)
 	work, ordered := make(chan *batch, procs), make(chan *batch, 2*procs)
 	var workers sync.WaitGroup
@@ -152,10 +126,6 @@ type run struct {
 	Options
 
 	library *library
-	budget  *semaphore.Weighted
-	batches sync.Pool
-	// key is the redaction key of the first segment that has one, and keyOf its file.
-	key, keyOf string
 	// before is the size of the files that were read before.
 	before int64
 }
@@ -163,95 +133,56 @@ type run struct {
 // read reads all sources, until send returns false.
 func (r *run) read(ctx context.Context, send func(*batch) bool) {
 	for i := range r.Sources {
-		if !r.readSource(ctx, &r.Sources[i], send) {
+		if ctx.Err() != nil || !r.readSource(&r.Sources[i], send) {
 			return
 		}
 	}
 }
 
-// newBatch returns an empty batch, with the memory of one that is done.
-func (r *run) newBatch(source *Source, of *segment) *batch {
-	b, _ := r.batches.Get().(*batch)
-	if b == nil {
-		b = new(batch)
-	}
-	*b = batch{source: source, segment: of, text: b.text[:0], ends: b.ends[:0], lines: b.lines[:0], results: b.results[:0], done: make(chan struct{})}
-	return b
-}
-
 // readSource reads a source, and returns false once the replay has ended.
-func (r *run) readSource(ctx context.Context, source *Source, send func(*batch) bool) bool {
-	b := r.newBatch(source, nil)
-	problem := func(err error) bool {
-		b.problem = source.Name + ": " + firstLine(err.Error())
-		return send(b)
-	}
+func (r *run) readSource(source *Source, send func(*batch) bool) bool {
+	newBatch := func(of *segment) *batch { return &batch{source: source, segment: of, done: make(chan struct{})} }
+	b := newBatch(nil)
 	file, err := source.Open()
 	if err != nil {
-		return problem(errors.New(strings.TrimPrefix(err.Error(), "open "+source.Name+": ")))
+		b.err = errors.New(strings.TrimPrefix(err.Error(), "open "+source.Name+": "))
+		return send(b)
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	reader, err := record.NewReader(file)
 	if err != nil {
-		return problem(err)
+		b.err = err
+		return send(b)
 	}
 	defer func() {
 		r.before += reader.Read()
 		reader.Close()
 	}()
-	var current *segment
-	// flush hands over the batch and begins another one.
 	flush := func() bool {
-		b.weight = min(int64(len(b.text)), maxInFlight)
-		if r.budget.Acquire(ctx, b.weight) != nil {
-			return false
-		}
 		b.read = r.before + reader.Read()
-		if !send(b) {
-			return false
-		}
-		b = r.newBatch(source, current)
-		return true
+		return send(b)
 	}
 	for {
-		text, err := reader.NextText()
+		review, err := reader.Next()
 		if err != nil {
-			b.gaps = reader.Gaps()
-			if !errors.Is(err, io.EOF) || errors.Is(err, record.ErrTruncated) {
-				b.problem, b.isUnfinished = source.Name+": "+firstLine(err.Error()), errors.Is(err, record.ErrUnfinished)
+			if b.gaps = reader.Gaps(); !errors.Is(err, io.EOF) {
+				b.err = err
 			}
 			return flush()
 		}
-		if next := reader.Segment(); current == nil || current.Segment != next {
-			if err := r.checkKey(source, next); err != nil {
-				b.problem, b.gaps = err.Error(), reader.Gaps()
-				return flush()
+		if of := reader.Segment(); b.segment == nil || b.segment.Segment != of || len(b.reviews) == batchReviews || b.bytes >= batchBytes {
+			next := b.segment
+			if next == nil || next.Segment != of {
+				next = newSegment(of)
 			}
-			current = newSegment(next)
-			if len(b.ends) > 0 && !flush() {
+			if len(b.reviews) > 0 && !flush() {
 				return false
 			}
-			b.segment = current
+			b = newBatch(next)
 		}
-		b.text = append(b.text, text...)
-		b.ends, b.lines = append(b.ends, len(b.text)), append(b.lines, reader.Line())
-		if (len(b.ends) == batchReviews || len(b.text) >= batchBytes) && !flush() {
-			return false
-		}
+		b.reviews = append(b.reviews, review)
+		b.bytes += len(review.Request) + len(review.Response)
 	}
-}
-
-// checkKey returns an error for a segment with another redaction key than those before.
-func (r *run) checkKey(source *Source, s *record.Segment) error {
-	switch key := s.Header.Redaction.Key; {
-	case key == "" || key == r.key:
-	case r.key == "":
-		r.key, r.keyOf = key, source.Name
-	default:
-		return fmt.Errorf("%s: is redacted with key %s and %s with key %s, so that their hashes cannot be compared "+
-			"(hint: replay them one after the other, and give all replicas one --record-key-file)", source.Name, short(key), r.keyOf, short(r.key))
-	}
-	return nil
 }
 
 // collect adds up the results in the order of the recording.
@@ -261,7 +192,6 @@ func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, 
 		reviews, size int64
 		logins        int
 		header        *record.Segment
-		failed        *Source
 	)
 	for i := range r.Sources {
 		size += r.Sources[i].Size
@@ -278,15 +208,10 @@ func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, 
 		}
 		for i := range b.results {
 			one := &b.results[i]
-			switch {
-			case failed == b.source || one.skipped:
-				continue
-			case one.isLogin:
+			if one.isLogin {
 				logins++
-				continue
-			case one.err != nil:
-				failed = b.source // what follows a damaged line is not to be trusted
-				a.addProblem(fmt.Sprintf("%s: line %d: %v", b.source.Name, b.lines[i], one.err))
+			}
+			if one.isLogin || one.skipped {
 				continue
 			}
 			reviews++
@@ -297,19 +222,13 @@ func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, 
 		}
 		a.addGaps(b.gaps)
 		switch {
-		case b.problem == "" || failed == b.source:
-		case b.isUnfinished:
-			a.addNote(b.problem)
-		default:
-			a.addProblem(b.problem)
-		}
-		r.budget.Release(b.weight)
-		read := b.read
-		if clear(b.results); cap(b.text) <= 2*batchBytes {
-			r.batches.Put(b)
+		case errors.Is(b.err, record.ErrUnfinished):
+			a.addNote(b.source.Name + ": " + b.err.Error())
+		case b.err != nil:
+			a.addProblem(b.source.Name + ": " + firstLine(b.err.Error()))
 		}
 		if r.Progress != nil {
-			r.Progress(Progress{Reviews: reviews, Read: read, Size: size})
+			r.Progress(Progress{Reviews: reviews, Read: b.read, Size: size})
 		}
 	}
 	if logins > 0 {
@@ -322,7 +241,6 @@ func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, 
 type worker struct {
 	run      *run
 	deciders map[*configuration]*decider
-	item     item
 	explain  bool
 	// last is what base returned last.
 	last struct {
@@ -335,25 +253,18 @@ type worker struct {
 
 // decide decides the reviews of a batch.
 func (w *worker) decide(ctx context.Context, b *batch) {
-	b.results = slices.Grow(b.results, len(b.ends))[:len(b.ends)]
-	begin := 0
-	for i, end := range b.ends {
+	b.results = make([]batchResult, len(b.reviews))
+	for i, review := range b.reviews {
 		if ctx.Err() != nil {
 			return
 		}
-		w.one(ctx, b, b.text[begin:end:end], &b.results[i])
-		begin = end
+		w.one(ctx, newItem(b.source, b.segment, review), &b.results[i])
 	}
+	b.reviews = nil
 }
 
 // one decides one review.
-func (w *worker) one(ctx context.Context, b *batch, text []byte, out *batchResult) {
-	it := &w.item
-	*it = item{source: b.source, segment: b.segment}
-	it.review = new(record.Review)
-	if out.err = it.read(text); out.err != nil {
-		return
-	}
+func (w *worker) one(ctx context.Context, it *item, out *batchResult) {
 	subject := subjectOf(it)
 	if w.run.Keep != nil || w.run.Result != nil {
 		subject.setName(it)
@@ -376,53 +287,13 @@ func (w *worker) one(ctx context.Context, b *batch, text []byte, out *batchResul
 	}
 }
 
-// read decodes the text of a review.
-func (i *item) read(text []byte) error {
-	lookups, err := record.DecodeReview(text, i.review)
-	if err != nil {
-		return err //nolint:wrapcheck // the caller names the line
-	}
-	if i.lookups, err = i.segment.lookupsOf(lookups); err != nil {
-		return err
-	}
-	i.decode()
-	return nil
-}
-
-// decode decodes the request. One that cannot be read is undecided, see compare.
-func (i *item) decode() {
-	if !i.isLogin() && i.review.Request != nil {
-		i.request, i.requestErr = review.DecodeAdmission(i.review.Request)
-	}
-}
-
 // base returns the configuration that has decided on a review.
 func (w *worker) base(it *item) (*configuration, error) {
 	if w.last.segment != it.segment || w.last.digest != it.review.Config {
 		w.last.segment, w.last.digest = it.segment, it.review.Config
-		w.last.configuration, w.last.err = w.run.library.find(it.source.Dir, &it.segment.Header, it.review)
+		w.last.configuration, w.last.err = w.run.library.find(it.segment.Segment, it.review.Config)
 	}
 	return w.last.configuration, w.last.err
-}
-
-// isLogin reports whether the review is one of the token endpoint.
-func (i *item) isLogin() bool { return i.review.Token != nil || i.review.Endpoint == "authenticate" }
-
-// unreadable returns why a review cannot be replayed, "" if it can.
-func (i *item) unreadable() string {
-	r := i.review
-	switch {
-	case i.isLogin():
-		return "it is a login, whose token is not recorded"
-	case r.Endpoint != "validate" && r.Endpoint != "mutate":
-		return "there is no such endpoint"
-	case r.Request == nil:
-		return "it was not recorded: the server refused it before it was read"
-	case i.requestErr != nil:
-		return "the recorded request cannot be read: " + firstLine(i.requestErr.Error())
-	default:
-		return ""
-	}
 }
 
 // compare decides a review and compares the answers.

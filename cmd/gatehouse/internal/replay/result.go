@@ -121,7 +121,7 @@ type Report struct {
 	// Problems are files that could not be read to their end, each with its error. What was
 	// read before counts.
 	Problems []string `json:"problems,omitempty"`
-	// Notes say of what the recording is a sample (record.Header.Sampling), which segments are unfinished, and how many logins there are.
+	// Notes say of what the recording is a sample (record.Header.Share), which segments are unfinished, and how many logins there are.
 	Notes []string `json:"notes,omitempty"`
 }
 

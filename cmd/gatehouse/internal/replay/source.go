@@ -15,7 +15,7 @@ import (
 // FileSource returns the source of a file. Size is that of the file.
 func FileSource(file string, size int64) Source {
 	return Source{
-		Name: filepath.ToSlash(file), Dir: filepath.Dir(file), Size: size,
+		Name: filepath.ToSlash(file), Size: size,
 		Open: func() (io.ReadCloser, error) {
 			opened, err := os.Open(file) // #nosec G304 -- the user names the file
 			if err != nil {

@@ -20,8 +20,7 @@ func short(name string) string { return truncate.Bytes(name, maxName) }
 // SubjectOf returns what a review is about, without a Workload. Of a request that cannot be read,
 // little is known.
 func SubjectOf(r *record.Review) Subject {
-	it := &item{source: new(Source), review: r}
-	it.decode()
+	it := newItem(new(Source), nil, r)
 	out := subjectOf(it)
 	out.setName(it)
 	return out

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -36,7 +35,7 @@ const (
 	fetchers = 4
 )
 
-// Mirror keeps a directory in step with the recordings of all replicas, while a page shows it. It has the newest files, up
+// Mirror keeps a directory in step with the recordings of all replicas, while a page shows it. It has the newest segments, up
 // to a number of bytes, and never changes what it has of one: a segment grows, or is removed.
 type Mirror struct {
 	// Dir is the directory. It is made with the first pass.
@@ -69,9 +68,9 @@ type MirrorState struct {
 	Off []error
 	// Files are in the directory, in the order of their names.
 	Files []MirrorFile
-	// Segments and Bytes are what is in the directory, and LeftOut is the number of segments that have no place in it.
-	Segments, LeftOut int
-	Bytes             int64
+	// Bytes is the size of the files, and LeftOut is the number of segments that have no place in the directory.
+	Bytes   int64
+	LeftOut int
 	// Problems are what could not be read in the last pass.
 	Problems []error
 }
@@ -121,18 +120,13 @@ func (m *Mirror) mayRun(ctx context.Context) bool {
 	return m.running
 }
 
-// mirrored is a file of a recording, in the cluster, in the directory or in both.
+// mirrored is a segment, in the cluster, in the directory or in both.
 type mirrored struct {
 	debug.RecordingFile
 
 	// from is the replica that has it, nil if none is known to have it, and local its size in the directory, -1 if it is not there.
 	from  *Replica
 	local int64
-}
-
-func (f *mirrored) isConfiguration() bool {
-	_, is := record.ConfigurationDigest(f.Name)
-	return is
 }
 
 // Sync makes one pass over all replicas.
@@ -142,11 +136,11 @@ func (m *Mirror) Sync(ctx context.Context) {
 		p.problem(fmt.Errorf("the directory of the mirror: %w", patherr.Cause(err)))
 	} else {
 		servers := p.servers(ctx)
-		p.list(ctx, servers)
+		Each(servers, func(r *Replica) { p.list(ctx, r) })
 		p.listLocal()
-		if kept := p.choose(); ctx.Err() == nil {
-			p.fetch(ctx, servers, kept)
-		}
+		kept := p.choose()
+		Each(servers, func(r *Replica) { p.fetch(ctx, r, kept) })
+		p.count(kept)
 	}
 	p.state.At = m.Now()
 	slices.SortFunc(p.state.Problems, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
@@ -198,32 +192,33 @@ func Each(servers []*Replica, run func(*Replica)) {
 	group.Wait()
 }
 
-// list lists the files of all replicas. Replicas that share a directory have the same ones: then the one is asked that has most.
-func (p *pass) list(ctx context.Context, servers []*Replica) {
-	Each(servers, func(r *Replica) {
-		files, err := r.List(ctx)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if err != nil {
-			err = fmt.Errorf("replica %s: %w", r.Name, err)
-			if answer, ok := errors.AsType[*answerError](err); ok && answer.code == http.StatusNotFound {
-				p.state.Off = append(p.state.Off, err)
-			} else {
-				p.state.Problems = append(p.state.Problems, err)
-			}
-			return
+// list lists the segments of a replica. Replicas that share a directory have the same ones: then the one is asked that has most.
+func (p *pass) list(ctx context.Context, r *Replica) {
+	files, err := r.List(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		err = fmt.Errorf("replica %s: %w", r.Name, err)
+		if isNotFound(err) {
+			p.state.Off = append(p.state.Off, err)
+		} else {
+			p.state.Problems = append(p.state.Problems, err)
 		}
-		p.state.Recording = append(p.state.Recording, r.Name)
-		for _, file := range files {
-			f := &mirrored{RecordingFile: file, from: r, local: -1}
-			if !f.isConfiguration() && file.Modified.Before(p.mirror.Since) {
-				continue
-			}
-			if known := p.files[file.Name]; file.Bytes >= 0 && (f.isConfiguration() || record.IsSegmentName(file.Name)) && (known == nil || known.Bytes < file.Bytes) {
-				p.files[file.Name] = f
-			}
+		return
+	}
+	p.state.Recording = append(p.state.Recording, r.Name)
+	for _, file := range files {
+		known := p.files[file.Name]
+		if record.IsSegmentName(file.Name) && file.Bytes >= 0 && !file.Modified.Before(p.mirror.Since) && (known == nil || known.Bytes < file.Bytes) {
+			p.files[file.Name] = &mirrored{file, r, -1}
 		}
-	})
+	}
+}
+
+// isNotFound reports whether a replica has answered that there is no recording, or no such file.
+func isNotFound(err error) bool {
+	answer, ok := errors.AsType[*answerError](err)
+	return ok && answer.code == http.StatusNotFound
 }
 
 // listLocal notes what is in the directory.
@@ -234,67 +229,54 @@ func (p *pass) listLocal() {
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil || strings.HasPrefix(entry.Name(), ".") {
-			continue // it was just removed, or is the part of a configuration
+		if err != nil {
+			continue // it was just removed
 		}
 		f := p.files[entry.Name()]
 		if f == nil {
-			f = &mirrored{RecordingFile: debug.RecordingFile{Name: entry.Name(), Bytes: info.Size(), Modified: info.ModTime()}}
+			f = &mirrored{RecordingFile: debug.RecordingFile{Name: entry.Name()}}
 			p.files[entry.Name()] = f
 		}
 		f.local = info.Size()
 	}
 }
 
-// choose returns the files that have a place in the directory, the newest first, and removes the others.
+// choose returns the segments that have a place in the directory, the newest first, and removes the others. Names begin with a time.
 func (p *pass) choose() []*mirrored {
-	all := slices.SortedFunc(maps.Values(p.files), func(a, b *mirrored) int {
-		return cmp.Or(b.Modified.Compare(a.Modified), strings.Compare(b.Name, a.Name))
-	})
+	all := slices.SortedFunc(maps.Values(p.files), func(a, b *mirrored) int { return strings.Compare(b.Name, a.Name) })
 	left := p.mirror.MaxBytes
 	return slices.DeleteFunc(all, func(f *mirrored) bool {
 		if left -= max(f.Bytes, f.local); left >= 0 {
 			return false
 		}
 		if f.local >= 0 {
-			p.remove(f)
+			_ = os.Remove(filepath.Join(p.mirror.Dir, f.Name)) // the next pass tries again
 		}
-		if !f.isConfiguration() {
-			p.state.LeftOut++
-		}
+		p.state.LeftOut++
 		return true
 	})
 }
 
-func (p *pass) remove(f *mirrored) {
-	if err := os.Remove(filepath.Join(p.mirror.Dir, f.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.problem(fmt.Errorf("remove %s: %w", f.Name, patherr.Cause(err)))
+// fetch fetches what the segments of a replica lack.
+func (p *pass) fetch(ctx context.Context, r *Replica, files []*mirrored) {
+	for _, f := range files {
+		if f.from != r || f.local >= f.Bytes || ctx.Err() != nil {
+			continue
+		}
+		path := filepath.Join(p.mirror.Dir, f.Name)
+		err := r.Resume(ctx, f.Name, path, f.Bytes-max(f.local, 0)+grows, p.mirror.Progress)
+		if err != nil && !errors.Is(err, errTooLarge) && !isNotFound(err) { // it was just removed, or the next pass goes on with it
+			p.problem(fmt.Errorf("replica %s: %s: %w", r.Name, f.Name, err))
+		}
+		if info, err := os.Stat(path); err == nil {
+			_ = os.Chtimes(path, time.Time{}, f.Modified) // the newest segments are shown first
+			f.local = info.Size()
+		}
 	}
-	f.local = -1
 }
 
-// fetch fetches what the files lack, and counts what is there then.
-func (p *pass) fetch(ctx context.Context, servers []*Replica, files []*mirrored) {
-	Each(servers, func(r *Replica) {
-		for _, f := range files {
-			if f.from != r || ctx.Err() != nil {
-				continue
-			}
-			if f.local > f.Bytes+grows { // it is another file of the same name
-				p.remove(f)
-			}
-			if f.local >= f.Bytes {
-				continue
-			}
-			err := p.fetchFile(ctx, f)
-			if answer, ok := errors.AsType[*answerError](err); ok && answer.code == http.StatusNotFound {
-				continue // it was just removed
-			}
-			if err != nil {
-				p.problem(fmt.Errorf("replica %s: %s: %w", r.Name, f.Name, err))
-			}
-		}
-	})
+// count notes what is in the directory after the pass.
+func (p *pass) count(files []*mirrored) {
 	for _, f := range files {
 		if f.local < 0 {
 			continue
@@ -305,40 +287,9 @@ func (p *pass) fetch(ctx context.Context, servers []*Replica, files []*mirrored)
 		}
 		p.state.Files = append(p.state.Files, one)
 		p.state.Bytes += f.local
-		if !f.isConfiguration() {
-			p.state.Segments++
-		}
 	}
 	slices.SortFunc(p.state.Files, func(a, b MirrorFile) int { return strings.Compare(a.Name, b.Name) })
 	slices.Sort(p.state.Recording)
-}
-
-// fetchFile goes on with a segment where it ends in the directory. A configuration has its name once it is complete.
-func (p *pass) fetchFile(ctx context.Context, f *mirrored) error {
-	path := filepath.Join(p.mirror.Dir, f.Name)
-	defer func() {
-		if info, err := os.Stat(path); err == nil {
-			_ = os.Chtimes(path, time.Time{}, f.Modified) // the order of segments that no replica has any more is only nearly right without it
-			f.local = info.Size()
-		}
-	}()
-	if !f.isConfiguration() {
-		err := f.from.Resume(ctx, f.Name, path, f.Bytes-max(f.local, 0)+grows, p.mirror.Progress)
-		if errors.Is(err, errTooLarge) {
-			err = nil // the next pass fetches what was written since it was listed
-		}
-		return err
-	}
-	part := filepath.Join(p.mirror.Dir, "."+f.Name)
-	_ = os.Remove(part) // it may be there since a process was killed
-	err := f.from.Resume(ctx, f.Name, part, min(f.Bytes, maxConfiguration), p.mirror.Progress)
-	if err == nil {
-		err = os.Rename(part, path)
-	}
-	if err != nil {
-		_ = os.Remove(part) // it may not be there
-	}
-	return err
 }
 
 // Resume writes what a file at a path lacks, and at most a number of bytes. It tries once. Progress, if set, gets the number of bytes
@@ -364,7 +315,7 @@ func (s *MirrorState) Text() []string {
 		return []string{"Fetching the recordings of the replicas."}
 	}
 	const mib = 1 << 20
-	lines := []string{fmt.Sprintf("Recordings of %d of %s: %s, %.1f MiB.", len(s.Recording), diagnostic.Count(s.Replicas, "replica"), diagnostic.Count(s.Segments, "segment"), float64(s.Bytes)/mib)}
+	lines := []string{fmt.Sprintf("Recordings of %d of %s: %s, %.1f MiB.", len(s.Recording), diagnostic.Count(s.Replicas, "replica"), diagnostic.Count(len(s.Files), "segment"), float64(s.Bytes)/mib)}
 	if s.Replicas > 0 && len(s.Recording) == 0 && len(s.Problems) == 0 {
 		lines = append(lines, "No replica records (hint: gatehouse serve --record DIR).")
 	}

@@ -78,7 +78,7 @@ func podReview(n int, endpoint, name, namespace, user, labels string) *record.Re
 	}
 }
 
-// writeRecording writes a recording with the configuration that decided beside it, unless that is "".
+// writeRecording writes a recording with the configuration that decided, unless that is "".
 func writeRecording(t *testing.T, configuration string, reviews ...*record.Review) string {
 	t.Helper()
 	digest := ""
@@ -91,12 +91,24 @@ func writeRecording(t *testing.T, configuration string, reviews ...*record.Revie
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := record.NewWriter(file, &record.Header{Format: record.FormatVersion, Source: record.FromServer, Program: "v1", Replica: "replica-1", Config: digest, Redaction: record.Redaction{Key: "k1"}})
+	w, err := record.NewWriter(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	lines := []*record.Line{{Header: &record.Header{Format: record.FormatVersion, Program: "v1", Replica: "replica-1"}}}
+	if digest != "" {
+		lines = append(lines, &record.Line{Config: &record.Configuration{Digest: digest, Documents: configuration}})
+	}
 	for _, r := range reviews {
-		if err := w.Write(&record.Line{Review: r}); err != nil {
+		r.Config = digest
+		lines = append(lines, &record.Line{Review: r})
+	}
+	for _, line := range lines {
+		text, err := record.AppendLine(nil, line)
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,11 +121,6 @@ func writeRecording(t *testing.T, configuration string, reviews ...*record.Revie
 	old := time.Now().Add(-time.Hour) // nobody writes it
 	if err := os.Chtimes(path, old, old); err != nil {
 		t.Fatal(err)
-	}
-	if digest != "" {
-		if err := os.WriteFile(filepath.Join(dir, record.ConfigurationName(digest)), []byte(configuration), 0o600); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return path
 }

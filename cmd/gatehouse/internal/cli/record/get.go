@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -50,8 +49,8 @@ func newGetCommand(s cli.Streams) *cobra.Command {
 		Short: "Fetch the recordings of all replicas into one file",
 		Long: `Get fetches the recordings that the replicas of Gatehouse in a cluster have written,
 and joins them into one file: the segments in the order in which they were begun, each
-with its reviews in the order in which they were answered. The configurations that were
-active are written beside it.
+with its reviews in the order in which they were answered, the configurations that were
+active and what was looked up. 'zstdcat FILE | jq' reads it.
 
 Get uses your kubeconfig and your rights: you need list on pods and create on
 pods/portforward in the namespace of Gatehouse. It connects as kubectl port-forward
@@ -137,11 +136,9 @@ type getResult struct {
 	Begin   *time.Time `json:"begin,omitempty"`
 	End     *time.Time `json:"end,omitempty"`
 	// Gaps is the number of reviews that servers could not record.
-	Gaps           int64           `json:"gaps,omitempty"`
-	Configurations []string        `json:"configurations,omitempty"`
-	RedactionKeys  []string        `json:"redactionKeys,omitempty"`
-	Replicas       []replicaResult `json:"replicas"`
-	Problems       []string        `json:"problems,omitempty"`
+	Gaps     int64           `json:"gaps,omitempty"`
+	Replicas []replicaResult `json:"replicas"`
+	Problems []string        `json:"problems,omitempty"`
 }
 
 // replicaResult is what was fetched from a replica.
@@ -168,15 +165,11 @@ func (f *getFlags) run(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	joined, err := c.join(ctx)
-	if err == nil {
-		c.placeConfigurations(sortedNames(joined.configurations))
-		err = ctx.Err()
-	}
 	if err != nil {
 		return errors.Join(append(c.problems, err)...)
 	}
 	c.line.Clear()
-	return c.report(s, joined)
+	return c.report(s, &joined)
 }
 
 // cluster returns the servers of the cluster.
@@ -249,74 +242,31 @@ func (c *collection) fetch(ctx context.Context, cluster *replicas.Cluster) error
 }
 
 // join writes the recording.
-func (c *collection) join(ctx context.Context) (*joiner, error) {
-	var joined *joiner
-	err := writeNew(c.flags.file, c.flags.force, func(out io.Writer) error {
-		joined = newJoiner(out, c.flags.after, func(reviews int64) {
-			c.line.Show(func() string { return fmt.Sprintf("joining: %d reviews", reviews) })
-		})
-		for _, one := range c.state.Files {
-			if !record.IsSegmentName(one.Name) {
-				continue
-			}
-			err := joined.add(ctx, filepath.Join(c.dir, one.Name))
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if _, failed := errors.AsType[*writeError](err); failed {
-				return err
-			}
-			// A segment that is being written, or whose server was killed, has no end.
-			if err != nil && (!errors.Is(err, record.ErrTruncated) || record.IsDamaged(err)) {
-				c.problems = append(c.problems, fmt.Errorf("replica %s: %s: %w", one.Replica, one.Name, err))
-			}
-		}
-		if joined.reviews == 0 {
-			return errNothing
-		}
-		return nil
+func (c *collection) join(ctx context.Context) (joined, error) {
+	var files []string
+	replica := map[string]string{}
+	for _, one := range c.state.Files {
+		path := filepath.Join(c.dir, one.Name)
+		files, replica[path] = append(files, path), one.Replica
+	}
+	out, err := join(ctx, c.flags.file, files, c.flags.after, func(file string, err error) {
+		c.problems = append(c.problems, fmt.Errorf("replica %s: %s: %w", replica[file], filepath.Base(file), err))
+	}, func(reviews int64) {
+		c.line.Show(func() string { return fmt.Sprintf("joining: %d reviews", reviews) })
 	})
 	if errors.Is(err, errNothing) {
 		err = nil
 	}
-	return joined, err
-}
-
-// errNothing means that there are no reviews.
-var errNothing = errors.New("there are no reviews")
-
-// placeConfigurations puts the configurations that have decided on the reviews beside the recording.
-func (c *collection) placeConfigurations(digests []string) {
-	for _, digest := range digests {
-		name := record.ConfigurationName(digest)
-		if _, valid := record.ConfigurationDigest(name); !valid {
-			c.problems = append(c.problems, fmt.Errorf("configuration %.100q: is not the digest of a configuration", digest))
-			continue
-		}
-		path := filepath.Join(filepath.Dir(c.flags.file), name)
-		if _, err := os.Stat(path); err == nil {
-			continue // it has the same content, whose digest is in the name
-		}
-		err := place(filepath.Join(c.dir, name), path, false)
-		switch {
-		case err == nil, errors.Is(err, fs.ErrExist):
-		case slices.ContainsFunc(c.state.Files, func(one replicas.MirrorFile) bool { return one.Name == name }):
-			c.problems = append(c.problems, fmt.Errorf("configuration %s: %s: %w", digest, path, cli.Cause(err)))
-		default:
-			c.problems = append(c.problems, fmt.Errorf("configuration %s: no replica has it any more (hint: replay needs --config or --against then)", digest))
-		}
-	}
+	return out, err
 }
 
 // report prints what was fetched.
-func (c *collection) report(s cli.Streams, joined *joiner) error {
-	r := getResult{
-		Reviews: joined.reviews, Gaps: joined.gaps, Configurations: sortedNames(joined.configurations), RedactionKeys: sortedNames(joined.keys), Replicas: []replicaResult{},
-	}
+func (c *collection) report(s cli.Streams, joined *joined) error {
+	r := getResult{Reviews: joined.reviews, Gaps: joined.gaps, Replicas: []replicaResult{}}
 	for _, replica := range c.state.Recording {
 		result := replicaResult{Name: replica}
 		for _, one := range c.state.Files {
-			if one.Replica == replica && record.IsSegmentName(one.Name) {
+			if one.Replica == replica {
 				result.Segments, result.Bytes = result.Segments+1, result.Bytes+one.Bytes
 			}
 		}
@@ -354,9 +304,6 @@ func (c *collection) print(s cli.Streams, r *getResult) error {
 	_, err := fmt.Fprintf(s.Out, "%s: %d reviews of %s, %s to %s\n", cli.OneLine(r.File), r.Reviews, diagnostic.Count(len(r.Replicas), "replica"), cli.FormatTime(r.Begin), cli.FormatTime(r.End))
 	if err == nil && r.Gaps > 0 {
 		_, err = fmt.Fprintf(s.Out, "%d more reviews are missing: the servers could not record them\n", r.Gaps)
-	}
-	if err == nil && len(r.RedactionKeys) > 1 {
-		_, err = fmt.Fprintf(s.Out, "%d redaction keys: equal values of different keys differ (hint: give all replicas the same serve --record-key-file)\n", len(r.RedactionKeys))
 	}
 	return err
 }

@@ -1,194 +1,118 @@
 package record
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
+	"path/filepath"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 )
 
-// joiner writes the reviews of several files into one, file by file. Its memory does not depend on the number and size of the
-// files.
-type joiner struct {
-	out io.Writer
-	// since excludes earlier reviews, unless it is zero.
-	since time.Time
-	// progress is called now and then with the number of reviews so far.
-	progress func(reviews int64)
-
-	// reviews is the number of reviews, begin and end are the times of the first and the last, and gaps is the number of reviews
-	// that servers could not record.
+// joined is what a joined recording holds.
+type joined struct {
+	// reviews is the number of reviews, begin and end are the times of the first and the last, gaps is the number of reviews
+	// that servers could not record, and unfinished that of segments without an end.
 	reviews, gaps int64
 	begin, end    time.Time
-	// configurations are the digests of the configurations that have decided, and keys the identifiers of the redaction keys.
-	configurations, keys map[string]bool
-
-	// writer writes segment, whose objects in written are in the file.
-	writer  *record.Writer
-	segment *record.Segment
-	written map[int]bool
-	line    []byte
+	unfinished    int
 }
 
-// writeError is an error of the file that is written.
-type writeError struct{ err error }
+// errNothing means that there are no reviews.
+var errNothing = errors.New("there are no reviews")
 
-func (e *writeError) Error() string { return "write the recording: " + e.err.Error() }
-
-// Unwrap returns the cause.
-func (e *writeError) Unwrap() error { return e.err }
-
-// maxDistinct bounds the configurations, and the keys, that a joiner notes.
-const maxDistinct = 1000
-
-func newJoiner(out io.Writer, since time.Time, progress func(int64)) *joiner {
-	return &joiner{out: out, since: since, progress: progress, configurations: map[string]bool{}, keys: map[string]bool{}}
+// join writes the lines of several files into a new one, but for reviews that are earlier than since, unless that is zero. Problem
+// gets what of the files cannot be read. The new file appears when it is complete; if it exists, it is replaced.
+func join(ctx context.Context, path string, from []string, since time.Time, problem func(file string, err error), progress func(reviews int64)) (j joined, err error) {
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".gatehouse-*")
+	if err != nil {
+		return j, fmt.Errorf("%s: %w", path, cli.Cause(err))
+	}
+	defer os.Remove(temporary.Name()) //nolint:errcheck // it is there only after an error
+	defer temporary.Close()           //nolint:errcheck // its error has been noted if it matters
+	writer, err := record.NewWriter(temporary)
+	if err != nil {
+		return j, err //nolint:wrapcheck // it does not fail
+	}
+	for _, file := range from {
+		failed, err := j.add(ctx, writer, file, since, progress)
+		if err != nil {
+			_ = writer.Close() // it frees memory
+			return j, err
+		}
+		if failed != nil {
+			problem(file, failed)
+		}
+	}
+	if err := errors.Join(writer.Close(), temporary.Close()); err != nil {
+		return j, fmt.Errorf("%s: %w", path, err)
+	}
+	if j.reviews == 0 {
+		return j, errNothing
+	}
+	if err := os.Rename(temporary.Name(), path); err != nil {
+		return j, fmt.Errorf("%s: %w", path, cli.Cause(err))
+	}
+	return j, nil
 }
 
-// add adds the reviews of a file. The error is that of the context, a *writeError, or says why the file cannot be read to its
-// end: what is before that is added.
-func (j *joiner) add(ctx context.Context, path string) error {
+// add writes the lines of a file. Failed is why the file cannot be read to its end: what is before that is written.
+func (j *joined) add(ctx context.Context, out io.Writer, path string, since time.Time, progress func(int64)) (failed, err error) {
 	file, err := os.Open(path) // #nosec G304 -- the caller has made the file
 	if err != nil {
-		return err
+		return cli.Cause(err), nil
 	}
 	defer file.Close() //nolint:errcheck // it is only read
 	reader, err := record.NewReader(file)
 	if err != nil {
-		return err
+		return err, nil
 	}
 	defer reader.Close()
-	for n := 0; ; n++ {
-		if n%256 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
-		text, err := reader.NextText()
-		if err == nil {
-			err = j.review(reader, text)
+		text, review, err := reader.NextLine()
+		switch {
+		case err == nil:
+		case errors.Is(err, record.ErrUnfinished):
+			j.unfinished++
+			fallthrough
+		case errors.Is(err, io.EOF):
+			j.addGaps(reader)
+			return nil, nil
+		default:
+			j.addGaps(reader)
+			return err, nil
 		}
-		if err == nil {
-			continue
+		if review != nil {
+			if review.Time.Before(since) {
+				continue
+			}
+			j.count(review.Time)
+			progress(j.reviews)
 		}
-		if errors.Is(err, io.EOF) && !errors.Is(err, record.ErrTruncated) {
-			err = nil
+		if _, err := out.Write(text); err != nil {
+			return nil, fmt.Errorf("write the recording: %w", cli.Cause(err))
 		}
-		if _, failed := errors.AsType[*writeError](err); failed {
-			return err
-		}
-		if failed := j.finish(reader); failed != nil {
-			return failed
-		}
-		return err
 	}
 }
 
-// review adds the review that the reader has read last, with the objects that it refers to.
-func (j *joiner) review(reader *record.Reader, text []byte) error {
-	var r record.Review
-	encoded, err := record.DecodeReview(text, &r)
-	if err != nil {
-		return &record.FormatError{Line: reader.Line(), Message: err.Error()}
-	}
-	lookups, err := record.DecodeLookups(encoded)
-	if err != nil {
-		return &record.FormatError{Line: reader.Line(), Message: err.Error()}
-	}
-	if r.Time.Before(j.since) {
-		return nil
-	}
-	if err := j.open(reader.Segment()); err != nil {
-		return err
-	}
-	lookups.EachObject(func(id *int) {
-		object := reader.Object(*id)
-		if err != nil || object == nil || j.written[*id] {
-			return
-		}
-		j.written[*id] = true
-		err = j.writer.Write(&record.Line{Object: &record.Object{ID: *id, Value: object}})
-	})
-	if err == nil {
-		j.line = append(append(append(j.line[:0], `{"review":`...), text...), "}\n"...)
-		err = j.writer.WriteText(j.line)
-	}
-	if err != nil {
-		return &writeError{err}
-	}
-	j.count(&r)
-	return nil
-}
-
-// count counts a review of the segment.
-func (j *joiner) count(r *record.Review) {
-	if j.reviews++; j.begin.IsZero() || r.Time.Before(j.begin) {
-		j.begin = r.Time
-	}
-	if r.Time.After(j.end) {
-		j.end = r.Time
-	}
-	header := &j.segment.Header
-	if config := cmp.Or(r.Config, header.Config); config != "" && len(j.configurations) < maxDistinct {
-		j.configurations[config] = true
-	}
-	if len(j.keys) < maxDistinct {
-		j.keys[header.Redaction.Key] = true
-	}
-	const every = 1000
-	if j.reviews%every == 0 {
-		j.progress(j.reviews)
-	}
-}
-
-// open begins a segment, unless it is that of the last review.
-func (j *joiner) open(segment *record.Segment) error {
-	if j.writer != nil && j.segment == segment {
-		return nil
-	}
-	err := j.close()
-	if err == nil {
-		j.segment, j.written = segment, map[int]bool{}
-		if j.writer, err = record.NewWriter(j.out, &segment.Header); err != nil {
-			return &writeError{err}
-		}
-	}
-	return err
-}
-
-// finish adds the gaps of a file and ends its last segment.
-func (j *joiner) finish(reader *record.Reader) error {
+func (j *joined) addGaps(reader *record.Reader) {
 	for _, gap := range reader.Gaps() {
-		if gap.To.Before(j.since) {
-			continue
-		}
-		if err := j.open(reader.Segment()); err != nil {
-			return err
-		}
-		if err := j.writer.Write(&record.Line{Gap: &gap}); err != nil {
-			return &writeError{err}
-		}
 		j.gaps += gap.Reviews
 	}
-	return j.close()
 }
 
-// close ends a segment.
-func (j *joiner) close() error {
-	if j.writer == nil {
-		return nil
+func (j *joined) count(at time.Time) {
+	if j.reviews++; j.begin.IsZero() || at.Before(j.begin) {
+		j.begin = at
 	}
-	err := j.writer.Close()
-	j.writer = nil
-	if err != nil {
-		return &writeError{err}
+	if at.After(j.end) {
+		j.end = at
 	}
-	return nil
 }
-
-// sortedNames returns names in order.
-func sortedNames(names map[string]bool) []string { return slices.Sorted(maps.Keys(names)) }

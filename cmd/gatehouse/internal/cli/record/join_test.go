@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,81 +16,76 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 )
 
-// lines returns a segment of these lines.
-func lines(t testing.TB, config string, lines ...*record.Line) []byte {
-	t.Helper()
-	var file bytes.Buffer
-	w, err := record.NewWriter(&file, &record.Header{Format: record.FormatVersion, Source: record.FromServer, Config: config, Replica: "a", Started: begun(), Redaction: record.Redaction{Key: "k1"}})
-	for _, line := range lines {
-		err = errors.Join(err, w.Write(line))
-	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return file.Bytes()
-}
-
 // TestJoin joins files, and reads the result back: reviews with their configuration and objects, and gaps.
 func TestJoin(t *testing.T) {
 	t.Parallel()
-	review := func(id string, second int, objects ...int) *record.Line {
-		r := &record.Review{ID: id, Time: begun().Add(time.Duration(second) * time.Second), Endpoint: "validate", Decision: "allowed", Request: json.RawMessage(`{"request":{}}`)}
-		if len(objects) > 0 {
-			r.Lookups = &record.Lookups{Lists: []record.ListLookup{{Objects: objects}}}
-		}
-		return &record.Line{Review: r}
+	at := func(second int) time.Time { return begun().Add(time.Duration(second) * time.Second) }
+	header := &record.Line{Header: &record.Header{Format: record.FormatVersion, Started: begun()}}
+	review := func(id string, second int) *record.Line {
+		return &record.Line{Review: &record.Review{ID: id, Time: at(second), Endpoint: "validate", Lookups: &record.Lookups{Namespaces: []record.NamespaceLookup{{Name: "shop", Object: "1"}}}}}
 	}
-	object := func(id int, value string) *record.Line {
-		return &record.Line{Object: &record.Object{ID: id, Value: json.RawMessage(`"` + value + `"`)}}
+	object := func(value string) *record.Line {
+		return &record.Line{Object: &record.Object{Digest: "1", Value: json.RawMessage(`"` + value + `"`)}}
 	}
-	gap := func(second int) *record.Line {
-		at := begun().Add(time.Duration(second) * time.Second)
-		return &record.Line{Gap: &record.Gap{From: at, To: at, Reviews: 5, Reason: "queue"}}
-	}
-	first := lines(t, "c1", object(1, "x"), object(2, "unused"), review("a1", 1, 1), gap(2), review("a2", 4, 1))
-	second := lines(t, "c2", object(1, "y"), review("b1", 3, 1, 7))
-	foreign := append(bytes.Clone(first), "garbage"...)
+	gap := &record.Line{Gap: &record.Gap{From: at(2), To: at(2), Reviews: 5, Reason: "queue"}}
+	first := compressed(t, header, object("x"), review("a1", 1), gap, review("a2", 4))
+	second := compressed(t, header, object("y"), review("b1", 3))
 	for _, tt := range []struct {
 		name          string
 		since         int
 		files         [][]byte
 		want, problem string
 	}{
-		{name: "two files", files: [][]byte{first, second}, want: "c1 a1 x, c1 a2 x, c2 b1 y; 5 missing"},
-		{name: "a file of two segments", files: [][]byte{append(bytes.Clone(second), first...)}, want: "c2 b1 y, c1 a1 x, c1 a2 x; 5 missing"},
-		{name: "since", since: 4, files: [][]byte{second, first}, want: "c1 a2 x; 0 missing"},
-		{name: "gaps alone", since: 2, files: [][]byte{lines(t, "c1", review("a1", 1), gap(2)), second}, want: "c2 b1 y; 5 missing"},
-		{name: "cut off", files: [][]byte{first[:len(first)-8], second}, want: "c2 b1 y; 0 missing", problem: "the recording ends here"},
-		{name: "damaged", files: [][]byte{foreign, second}, want: "c1 a1 x, c1 a2 x, c2 b1 y; 5 missing", problem: "the recording ends here"},
-		{name: "no recording", files: [][]byte{[]byte("text"), second}, want: "c2 b1 y; 0 missing", problem: "is no recording"},
+		{name: "two files", files: [][]byte{first, second}, want: "a1 x, a2 x, b1 y; 5 missing"},
+		{name: "a file of two segments", files: [][]byte{append(bytes.Clone(second), first...)}, want: "b1 y, a1 x, a2 x; 5 missing"},
+		{name: "since", since: 4, files: [][]byte{second, first}, want: "a2 x; 5 missing"},
+		{name: "without an end", files: [][]byte{first[:len(first)-8], second}, want: "a1 x, b1 y; 5 missing"},
+		{name: "damaged", files: [][]byte{append(bytes.Clone(first), "garbage"...), second}, want: "a1 x, a2 x, b1 y; 5 missing", problem: "the recording is damaged"},
+		{name: "no recording", files: [][]byte{[]byte("text"), second}, want: "b1 y; 0 missing", problem: "is no recording"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			dir := t.TempDir()
+			var files []string
+			for i, text := range tt.files {
+				files = append(files, filepath.Join(dir, fmt.Sprint(i)))
+				if err := os.WriteFile(files[i], text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
 			since := time.Time{}
 			if tt.since > 0 {
-				since = begun().Add(time.Duration(tt.since) * time.Second)
+				since = at(tt.since)
 			}
-			var out bytes.Buffer
-			j := newJoiner(&out, since, func(int64) {})
 			var problems []string
-			for _, file := range tt.files {
-				if err := j.add(t.Context(), filepath.Join(write(t, map[string][]byte{"file": file}), "file")); err != nil {
-					problems = append(problems, err.Error())
-				}
+			out := filepath.Join(dir, "out")
+			j, err := join(t.Context(), out, files, since, func(_ string, err error) { problems = append(problems, err.Error()) }, func(int64) {})
+			if err != nil {
+				t.Fatal(err)
 			}
 			if text := strings.Join(problems, "\n"); (text == "") != (tt.problem == "") || !strings.Contains(text, tt.problem) {
 				t.Errorf("problems %q, want %q", text, tt.problem)
 			}
-			if got := joinedText(t, out.Bytes()); got != tt.want || int64(strings.Count(got, ",")+1) != j.reviews {
+			if got := joinedText(t, out); got != tt.want || int64(strings.Count(got, ",")+1) != j.reviews {
 				t.Errorf("%d reviews, %s, want %s", j.reviews, got, tt.want)
 			}
 		})
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	file := filepath.Join(write(t, map[string][]byte{"file": first}), "file")
+	if _, err := join(ctx, file+".out", []string{file}, time.Time{}, nil, nil); !errors.Is(err, context.Canceled) || exists(file+".out") {
+		t.Errorf("error %v", err)
+	}
 }
 
 // joinedText describes what a recording holds.
-func joinedText(t *testing.T, file []byte) string {
+func joinedText(t *testing.T, path string) string {
 	t.Helper()
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r, err := record.NewReader(bytes.NewReader(file))
 	if err != nil {
 		t.Fatal(err)
@@ -104,31 +100,13 @@ func joinedText(t *testing.T, file []byte) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var objects []string
-		one.Lookups.EachObject(func(id *int) { objects = append(objects, strings.Trim(string(r.Object(*id)), `"`)) })
-		reviews = append(reviews, r.Header().Config+" "+one.ID+" "+strings.TrimSpace(strings.Join(objects, " ")))
+		one.Lookups.EachObject(func(digest string) {
+			reviews = append(reviews, one.ID+" "+strings.Trim(string(r.Segment().Object(digest)), `"`))
+		})
 	}
 	var missing int64
 	for _, gap := range r.Gaps() {
 		missing += gap.Reviews
 	}
 	return fmt.Sprintf("%s; %d missing", strings.Join(reviews, ", "), missing)
-}
-
-// TestJoinEnds ends with the context, and if the file cannot be written.
-func TestJoinEnds(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(write(t, map[string][]byte{"file": segment(t, "a", admitted("a0", "shop", "cart", "joe", "allowed"))}), "file")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := newJoiner(io.Discard, time.Time{}, nil).add(ctx, path); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
-	full := errors.New("no space left on device")
-	reader, writer := io.Pipe()
-	_ = reader.CloseWithError(full)
-	err := newJoiner(writer, time.Time{}, nil).add(t.Context(), path)
-	if _, failed := errors.AsType[*writeError](err); !failed || !errors.Is(err, full) {
-		t.Errorf("error %v", err)
-	}
 }

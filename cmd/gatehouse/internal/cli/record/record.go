@@ -1,4 +1,4 @@
-// Package record has the commands about recordings of reviews: record get, show and key, and replay.
+// Package record has the commands about recordings of reviews: record get and show, and replay.
 package record
 
 import (
@@ -14,10 +14,10 @@ func NewCommand(s cli.Streams) *cobra.Command {
 		Short: "Show and fetch recordings of reviews",
 		Long: `A recording holds the reviews that servers have answered, each with its answer and
 what the decision depended on. 'gatehouse serve --record DIR' writes recordings:
-tokens are never in them, and secret values are replaced by keyed hashes.
+tokens are never in them, and secret values are replaced by a mark.
 'gatehouse replay' decides the reviews again under another configuration.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newGetCommand(s), newShowCommand(s), newKeyCommand(s))
+	cmd.AddCommand(newGetCommand(s), newShowCommand(s))
 	return cmd
 }

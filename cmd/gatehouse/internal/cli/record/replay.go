@@ -41,7 +41,7 @@ answers differ: whom a change of a policy or profile would have affected.
 A RECORDING is a file of 'gatehouse record get', or a directory that 'gatehouse serve
 --record' writes to. --config is the candidate. It is compared with the recorded
 answers, or with those of --against. Without --config, or with --config recorded,
-reviews are decided by the configuration that is stored beside the recording: what
+reviews are decided by the configuration that the recording holds: what
 differs then comes from this version of the program (upgrade preview).
 
   newly-refused        the request was admitted, and would be refused

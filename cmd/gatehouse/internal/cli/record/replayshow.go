@@ -61,10 +61,7 @@ func (f *replayFlags) showReview(ctx context.Context, s cli.Streams, sources []r
 	if err != nil {
 		return errors.Join(err, damaged)
 	}
-	shown, err := newReplayedReview(ctx, item, candidate, against)
-	if err != nil {
-		return err
-	}
+	shown := newReplayedReview(ctx, item, candidate, against)
 	if err := cli.WriteReport(s.Out, f.output, shown, func(out io.Writer) { shown.print(out, f.all) }); err != nil {
 		return err
 	}
@@ -98,21 +95,12 @@ func (f *replayFlags) choose(found []replay.Item) (*replay.Item, error) {
 	return nil, fmt.Errorf("--show %q: is the beginning of several IDs: %s", f.show, strings.Join(ids, ", "))
 }
 
-func newReplayedReview(ctx context.Context, item *replay.Item, candidate, against *replay.Candidate) (*replayedReview, error) {
-	before := func() (*replay.Explanation, error) {
-		if against == nil {
-			return replay.RecordedAnswer(ctx, item)
-		}
-		return against.Explain(ctx, item)
+func newReplayedReview(ctx context.Context, item *replay.Item, candidate, against *replay.Candidate) *replayedReview {
+	was := replay.RecordedAnswer(item)
+	if against != nil {
+		was = against.Explain(ctx, item)
 	}
-	was, err := before()
-	if err != nil {
-		return nil, err
-	}
-	is, err := candidate.Explain(ctx, item)
-	if err != nil {
-		return nil, err
-	}
+	is := candidate.Explain(ctx, item)
 	out := &replayedReview{
 		Review: is.Subject, Before: was.Answer, UndecidedBefore: was.Undecided, After: is.Answer, Undecided: is.Undecided, Limits: oneStep,
 	}
@@ -131,7 +119,7 @@ func newReplayedReview(ctx context.Context, item *replay.Item, candidate, agains
 	if was.Answer != nil && is.Answer != nil && was.Answer.Patch != is.Answer.Patch {
 		out.Diff = patchDiff(item, was.Answer.Patch, is.Answer.Patch)
 	}
-	return out, nil
+	return out
 }
 
 // patchDiff returns the difference between the objects that two patches make of that of the request.

@@ -107,22 +107,22 @@ type shownReview struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Causes are the rules that refused or warned, and what was injected or changed.
 	Causes   []replay.Cause `json:"causes,omitempty"`
-	Redacted bool           `json:"redacted,omitempty"`
+	Redacted []string       `json:"redacted,omitempty"`
 	Token    *record.Token  `json:"token,omitempty"`
 	Config   string         `json:"config,omitempty"`
 	Replica  string         `json:"replica,omitempty"`
-	// The following are there with --full. Objects are those that lookups name, by number.
-	Request  json.RawMessage         `json:"request,omitempty"`
-	Response json.RawMessage         `json:"response,omitempty"`
-	Lookups  *record.Lookups         `json:"lookups,omitempty"`
-	Objects  map[int]json.RawMessage `json:"objects,omitempty"`
+	// The following are there with --full. Objects are those that lookups name, by digest.
+	Request  json.RawMessage            `json:"request,omitempty"`
+	Response json.RawMessage            `json:"response,omitempty"`
+	Lookups  *record.Lookups            `json:"lookups,omitempty"`
+	Objects  map[string]json.RawMessage `json:"objects,omitempty"`
 }
 
 // summarize returns what a review is about, and the answer.
 func summarize(r *record.Review, header *record.Header) shownReview {
 	s := shownReview{
 		Subject: replay.SubjectOf(r), Decision: string(r.Decision), Reason: r.Reason, Redacted: r.Redacted, Token: r.Token,
-		Config: cmp.Or(r.Config, header.Config), Replica: cmp.Or(r.Replica, header.Replica), Causes: replay.RecordedCauses(r),
+		Config: r.Config, Replica: header.Replica, Causes: replay.RecordedCauses(r),
 	}
 	if r.Took > 0 {
 		s.Took = r.Took.String()
@@ -207,58 +207,38 @@ type listing struct {
 
 // file lists the reviews of a file.
 func (l *listing) file(ctx context.Context, source *replay.Source) error {
-	file, err := source.Open()
-	if err != nil {
-		return err
-	}
-	defer file.Close() //nolint:errcheck // it is only read
-	reader, err := record.NewReader(file)
-	if err != nil {
-		return err
-	}
-	defer reader.Close()
-	for n := 0; ; n++ {
-		if n%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		one, err := reader.Next()
-		if err != nil {
-			for _, gap := range reader.Gaps() {
-				l.gaps++
-				l.missing += gap.Reviews
-			}
-			if errors.Is(err, record.ErrUnfinished) {
-				l.unfinished++
-				return nil
-			}
-			if errors.Is(err, io.EOF) && !errors.Is(err, record.ErrTruncated) {
-				return nil
-			}
-			return err //nolint:wrapcheck // run names the file
-		}
+	gaps, err := replay.Each(ctx, source, func(reader *record.Reader, one *record.Review) error {
 		l.read++
 		if !l.flags.filter.hasTime(one.Time) {
-			continue
+			return nil
 		}
-		row := summarize(one, reader.Header())
+		row := summarize(one, &reader.Segment().Header)
 		if !l.flags.matches(&row) {
-			continue
+			return nil
 		}
 		if l.shown++; row.Decision == string(review.Denied) {
 			l.denied++
 		}
 		if l.flags.full {
-			row.Request, row.Response, row.Lookups, row.Objects = one.Request, one.Response, one.Lookups, map[int]json.RawMessage{}
-			one.Lookups.EachObject(func(id *int) {
-				if object := reader.Object(*id); object != nil {
-					row.Objects[*id] = object
+			row.Request, row.Response, row.Lookups, row.Objects = one.Request, one.Response, one.Lookups, map[string]json.RawMessage{}
+			one.Lookups.EachObject(func(digest string) {
+				if object := reader.Segment().Object(digest); object != nil {
+					row.Objects[digest] = object
 				}
 			})
 		}
-		if l.failed = l.out.write(&row); l.failed != nil {
-			return l.failed
-		}
+		l.failed = l.out.write(&row)
+		return l.failed
+	})
+	for _, gap := range gaps {
+		l.gaps++
+		l.missing += gap.Reviews
 	}
+	if errors.Is(err, record.ErrUnfinished) {
+		l.unfinished++
+		return nil
+	}
+	return err
 }
 
 // sum sums up on standard error.

@@ -3,7 +3,6 @@ package record
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,7 +141,7 @@ func TestShowProblems(t *testing.T) {
 	}{
 		{"no file", "a recording is missing", nil, 0},
 		{"missing file", "none: cannot be read: no such file", []string{"none"}, 0},
-		{"a file that is damaged, and a good one", "damaged: line 3: the recording ends here", []string{"damaged", "whole"}, 2},
+		{"a file that is damaged, and a good one", "damaged: line 3: the recording is damaged", []string{"damaged", "whole"}, 2},
 		{"foreign", "foreign: is no recording: it is not compressed with zstd", []string{"foreign", "whole"}, 1},
 		{"empty", "empty: is empty", []string{"empty"}, 0},
 		{"directory without segments", "no file in this directory ends in .gatehouse.zst", []string{"."}, 0},
@@ -184,22 +183,15 @@ func TestShowProblems(t *testing.T) {
 // TestUnfinishedSegment lists and replays a segment that a server is writing, which is no problem.
 func TestUnfinishedSegment(t *testing.T) {
 	t.Parallel()
-	var file bytes.Buffer
-	w, err := record.NewWriter(&file, &record.Header{Format: record.FormatVersion, Source: record.FromServer})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(w.Write(&record.Line{Review: &record.Review{ID: "0f5c", Endpoint: "validate"}}), w.Flush()); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(write(t, map[string][]byte{"open": file.Bytes()}), "open")
+	file := segment(t, "a", &record.Review{ID: "0f5c", Endpoint: "validate"})
+	path := filepath.Join(write(t, map[string][]byte{"open": file[:len(file)-3]}), "open")
 	result := clitest.Run(t.Context(), "", []string{"record", "show", path}, NewCommand)
 	if result.Code != 0 || !strings.Contains(result.Err, "1 review of 1; without an end yet, as of a server that runs: 1 segment") {
 		t.Errorf("record show: %+v", result)
 	}
-	sources := []replay.Source{replay.FileSource(path, int64(file.Len()))}
+	sources := []replay.Source{replay.FileSource(path, int64(len(file)))}
 	report, err := replay.Run(t.Context(), replay.Options{Sources: sources, Candidate: replay.Recorded()})
-	if err != nil || len(report.Problems) > 0 || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "has no end yet") {
+	if err != nil || len(report.Problems) > 0 || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "has no end") {
 		t.Errorf("replay: problems %q, notes %q, %v", report.Problems, report.Notes, err)
 	}
 	if _, err := replay.Find(t.Context(), sources, "zz", 1); err != nil {

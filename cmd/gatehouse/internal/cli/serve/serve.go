@@ -52,9 +52,7 @@ write.
 With --record, serve writes the reviews that it answers, with the answers and what they
 depended on, to a directory: 'gatehouse replay' decides them again by another
 configuration. Reviews never wait for the disk. Values of Secrets, of environment
-variables and others are replaced by keyed hashes, and tokens are not recorded. Without
---record-key-file the key is random at each start: then recordings of different
-replicas and starts cannot be compared.
+variables and others are replaced by a mark, and tokens are not recorded.
 
 Health and metrics are on a second listener without TLS: /livez, /readyz and
 /metrics. /readyz?verbose also shows whether reviews can be recorded. On the same host, it also answers /log-level, and /debug/pprof/ with
@@ -85,8 +83,7 @@ configuration or certificate, or an address that is in use.`,
   gatehouse serve --config /etc/gatehouse --in-cluster --cert-manager gatehouse-system/gatehouse --client-ca client-ca.crt
 
   # record reviews for 'gatehouse replay', up to 5 GiB of the last two weeks
-  gatehouse record key --out record.key
-  gatehouse serve --config ./config --self-signed 127.0.0.1 --record ./recording --record-key-file record.key \
+  gatehouse serve --config ./config --self-signed 127.0.0.1 --record ./recording \
     --record-max-bytes 5Gi --record-max-age 14d`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -1,14 +1,24 @@
 package token
 
 import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
 	"github.com/spf13/cobra"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/key"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 func newTokenKeyCommand(s cli.Streams) *cobra.Command {
-	return key.NewCommand(s, key.Texts{
+	var out, output string
+	cmd := &cobra.Command{
+		Use:   "key",
 		Short: "Create a key that signs login tokens",
 		Long: `Key prints 32 random bytes in base64: a key for login.keys of an
 AuthenticationConfiguration. All replicas use the same keys. Anyone with a key can
@@ -22,7 +32,46 @@ Exit codes: 0 created, 2 bad usage, or the file exists or cannot be written.`,
 
   # create a Secret for all replicas
   kubectl create secret generic gatehouse-login --from-file=login.key=<(gatehouse token key)`,
-		Warning: "anyone who can read it can log in as any user",
-		Exists:  "write the new key to another file, and keep both in login.keys until all tokens of the old one have expired",
-	})
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return createKey(s, out, output == "json") },
+	}
+	cmd.Flags().StringVar(&out, "out", "", "new file for the key; it must not exist")
+	_ = cmd.MarkFlagFilename("out") // the flag exists
+	cli.AddOutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+// createdKey is the JSON output.
+type createdKey struct {
+	File string `json:"file,omitempty"`
+	Key  string `json:"key,omitempty"`
+}
+
+// createKey writes a new key to a file or, without one, to standard output.
+func createKey(s cli.Streams, file string, asJSON bool) error {
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // it does not fail
+	text := base64.StdEncoding.EncodeToString(key[:])
+	switch {
+	case file == "" && asJSON:
+		return cli.WriteJSONLine(s.Out, createdKey{Key: text})
+	case file == "":
+		_, err := fmt.Fprintln(s.Out, text)
+		return err
+	}
+	const onlyOwner = 0o600
+	err := tokens.WriteNew(file, []byte(text+"\n"), onlyOwner)
+	switch {
+	case errors.Is(err, tokens.ErrExists):
+		return fmt.Errorf("%s exists already and is not overwritten (hint: write the new key to another file, and keep both in login.keys until all tokens of the old one have expired)", file)
+	case errors.Is(err, fs.ErrNotExist):
+		dir := filepath.Dir(file)
+		return fmt.Errorf("--out: there is no directory %q (hint: mkdir -p %s)", dir, shell.Quote(dir))
+	case err != nil:
+		return fmt.Errorf("--out: %w", err)
+	case asJSON:
+		return cli.WriteJSONLine(s.Out, createdKey{File: file})
+	}
+	_, err = fmt.Fprintf(s.Err, "%s written; anyone who can read it can log in as any user\n", file)
+	return err
 }
