@@ -39,7 +39,6 @@ func layerList() []string {
 		in + "auth/httpsclient",
 		in + "auth/issuers",
 		in + "auth/ldap",
-		in + "record/redacted",
 		in + "record",
 		in + "cluster",
 		in + "crd",

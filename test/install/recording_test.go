@@ -1,7 +1,6 @@
 package install
 
 import (
-	"encoding/base64"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,16 +8,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
-	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
-const (
-	recordingOn  = `recording.enabled=true`
-	recordingKey = `recording.keySecret="gatehouse-recording-key"`
-)
+const recordingOn = `recording.enabled=true`
 
 // TestRecordingFits: the directory of the recording is a volume that the program may write to, and nobody records who has not
 // asked for it.
@@ -45,17 +39,17 @@ func TestRecordingFits(t *testing.T) {
 			t.Errorf("%s has the volume %v", v.name, got)
 		}
 	}
-	if got := volume(chartedWith(t, recordingOn, recordingKey)); got == nil || got.EmptyDir == nil || got.EmptyDir.SizeLimit.IsZero() {
+	if got := volume(chartedWith(t, recordingOn)); got == nil || got.EmptyDir == nil || got.EmptyDir.SizeLimit.IsZero() {
 		t.Errorf("the volume is %v, want an emptyDir with a limit", got)
 	}
 	const claims = `recording.persistence.enabled=true`
-	claimed := chartedWith(t, recordingOn, recordingKey, claims)
+	claimed := chartedWith(t, recordingOn, claims)
 	if got := volume(claimed); got == nil || got.PersistentVolumeClaim == nil {
 		t.Errorf("the volume is %v, want a claim", got)
 	} else if claim := as[corev1.PersistentVolumeClaim](t, claimed.find(t, "PersistentVolumeClaim", got.PersistentVolumeClaim.ClaimName)); !slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany) {
 		t.Errorf("replicas cannot share %v", claim.Spec.AccessModes)
 	}
-	if got := volume(chartedWith(t, recordingOn, recordingKey, claims, `recording.persistence.existingClaim="mine"`)); got == nil || got.PersistentVolumeClaim == nil || got.PersistentVolumeClaim.ClaimName != "mine" {
+	if got := volume(chartedWith(t, recordingOn, claims, `recording.persistence.existingClaim="mine"`)); got == nil || got.PersistentVolumeClaim == nil || got.PersistentVolumeClaim.ClaimName != "mine" {
 		t.Errorf("the volume is %v, want the claim of somebody else", got)
 	}
 }
@@ -64,38 +58,10 @@ func TestRecordingFits(t *testing.T) {
 func TestRecordingConfigurationStartsPods(t *testing.T) {
 	t.Parallel()
 	annotation := func(share string) string {
-		v := chartedWith(t, recordingOn, recordingKey, `recording.config={"sampling":{"default":`+share+`}}`)
+		v := chartedWith(t, recordingOn, `recording.config={"sampling":{"default":`+share+`}}`)
 		return as[appsv1.Deployment](t, v.find(t, "Deployment", name)).Spec.Template.Annotations["checksum/recording"]
 	}
 	if a, b := annotation("0.5"), annotation("0.25"); a == "" || a == b {
 		t.Errorf("the pods have the annotations %q and %q", a, b)
-	}
-}
-
-// TestRecordingKeyIsKept: on a real API server the chart makes a key, and an upgrade keeps the one that is there.
-func TestRecordingKeyIsKept(t *testing.T) {
-	t.Parallel()
-	c := cluster.New(t, cluster.Options{})
-	program, err := support.Built("installers", "installers", "helm")
-	must(t, err)
-	render := func() *corev1.Secret {
-		v := newVariant(t, "helm", run(t, program, "template", name, filepath.Join(root(t), chart), "--namespace", system,
-			"--kubeconfig", c.Kubeconfig(), "--dry-run=server", "--set", "recording.enabled=true"))
-		return as[corev1.Secret](t, v.find(t, "Secret", "gatehouse-recording-key"))
-	}
-	first := render()
-	key, err := base64.StdEncoding.DecodeString(string(first.Data["key"]))
-	if err != nil || len(key) != 32 {
-		t.Fatalf("the key has %d bytes, %v, want 32 in base64", len(key), err)
-	}
-	if slices.Equal(render().Data["key"], first.Data["key"]) {
-		t.Error("the key is not random")
-	}
-	must(t, c.CreateNamespace(t.Context(), system, nil))
-	first.Annotations = map[string]string{"meta.helm.sh/release-name": name, "meta.helm.sh/release-namespace": system} // as helm install does
-	_, err = c.Client().CoreV1().Secrets(system).Create(t.Context(), first, metav1.CreateOptions{})
-	must(t, err)
-	if !slices.Equal(render().Data["key"], first.Data["key"]) {
-		t.Error("an upgrade makes another key")
 	}
 }

@@ -77,7 +77,7 @@ func TestPodSecurity(t *testing.T) {
 func TestArbitraryUser(t *testing.T) {
 	t.Parallel()
 	everything := []string{
-		recordingOn, recordingKey, `recording.config={"sampling":{"default":1}}`,
+		recordingOn, `recording.config={"sampling":{"default":1}}`,
 		`authentication.clientCASecret="client-ca"`, `certificates={"source":"files","files":{"secretName":"tls"}}`,
 	}
 	fixed := chartedWith(t, everything...)

@@ -5,7 +5,6 @@ package recording
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"io/fs"
 	"os"
@@ -49,14 +48,14 @@ func newSite(t *testing.T, name, config string, flags ...string) *site {
 	cert, key, err := authority.Serve(cluster.ListenAddress())
 	must(t, err)
 	for file, content := range map[string][]byte{
-		"ca.crt": authority.CertPEM(), "tls.crt": cert, "tls.key": key, "record.key": []byte(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 32))),
+		"ca.crt": authority.CertPEM(), "tls.crt": cert, "tls.key": key,
 	} {
 		must(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
 	}
 	s.server, err = gatehouse.Start(t.Context(), filepath.Join(dir, "gatehouse.log"), "--config", config,
 		"--listen", cluster.ListenAddress()+":0", "--ops-listen", "127.0.0.1:0", "--drain-delay", "1s",
 		"--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"),
-		"--record", s.recording, "--record-key-file", filepath.Join(dir, "record.key"))
+		"--record", s.recording)
 	must(t, err)
 	t.Cleanup(s.server.Kill)
 	registration, err := gatehouse.Run(t.Context(), append([]string{

@@ -37,16 +37,6 @@ func Load(dir string) (*Candidate, error) {
 	return &Candidate{out}, nil
 }
 
-// Compile returns a configuration that was read without errors. The error is a diagnostic.List.
-func Compile(c *config.Config) (*Candidate, error) {
-	copied := *c
-	out, err := compile(&copied, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &Candidate{out}, nil
-}
-
 // Recorded returns the configurations that recordings hold: of each review the
 // one that has decided on it. A review whose configuration is not there is undecided.
 func Recorded() *Candidate { return new(Candidate) }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -77,15 +76,6 @@ func Each(ctx context.Context, source *Source, visit func(*record.Reader, *recor
 			return reader.Gaps(), err //nolint:wrapcheck // the caller names the file
 		}
 	}
-}
-
-// Configuration returns the configuration that has decided. The error is that the recording does not have it or that it cannot be used.
-func (i *Item) Configuration() (*config.Config, error) {
-	found, err := newLibrary().find(i.Segment, i.Review.Config)
-	if err != nil {
-		return nil, err
-	}
-	return found.config, nil
 }
 
 // Explanation is an answer to a review with everything that led to it.
