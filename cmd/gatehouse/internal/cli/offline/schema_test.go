@@ -82,7 +82,7 @@ func TestSchema(t *testing.T) {
 		own + "TokenRevocation":             {"spec: {user: a, issuedBefore: '2030-01-01T00:00:00Z'}", "spec: {users: [a]}"},
 		own + "AuthenticationConfiguration": {"jwt: {keyRefreshInterval: 5m, issuers: []}", "jwt: {keyRefreshInterval: 5}"},
 		own + "PolicyConfiguration":         {"requestCostBudget: 1000", "requestCostBudget: a lot"},
-		own + "RecordingConfiguration":      {"match: {}", "matches: {}"},
+		own + "RecordingConfiguration":      {"sampling: {}", "samples: {}"},
 		own + "Test":                        {"cases: [{name: a, object: {any: thing}, expect: {verdict: Allowed}}]", "cases: [{name: a, expects: {}}]"},
 		"apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration": {"jwt: [{issuer: {url: 'https://a'}}]", "jwt: [{issuers: {}}]"},
 	} {
