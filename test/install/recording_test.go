@@ -1,15 +1,12 @@
 package install
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 const recordingOn = `recording.enabled=true`
