@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"os"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -34,7 +35,9 @@ func TestMemoryLimit(t *testing.T) {
 		{"the environment", "100MiB", 0.9, gibibyte, nil, 0, "source=GOMEMLIMIT limit=100MiB"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			t.Setenv("GOMEMLIMIT", tc.own)
+			if t.Setenv("GOMEMLIMIT", tc.own); tc.own == "" {
+				_ = os.Unsetenv("GOMEMLIMIT") // the end of the test restores it
+			}
 			debug.SetMemoryLimit(before)
 			var log bytes.Buffer
 			m := (&OperationOptions{memoryRatio: tc.ratio}).memoryLimit()

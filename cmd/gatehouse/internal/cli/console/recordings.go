@@ -19,11 +19,8 @@ import (
 )
 
 const (
-	// maxRows bounds the decisions in memory, and maxMessage what a message and each warning takes of it, in bytes.
-	maxRows    = 100_000
-	maxMessage = 1 << 10
-	// maxListedTexts bounds the warnings and the causes of a row.
-	maxListedTexts = 20
+	// maxRows bounds the decisions in memory, maxMessage what a message and each warning takes of it, in bytes, and maxTexts their number.
+	maxRows, maxMessage, maxTexts = 100_000, 1 << 10, 20
 	// liveTime is how long after its last change a recording counts as being written.
 	liveTime = time.Minute
 	// readPause is how many times as long as it was read a file that grows is left alone.
@@ -61,11 +58,11 @@ func (r *row) Messages() (lines []string) {
 // bound bounds the memory that a row takes. Names are bounded by record show.
 func (r *row) bound() {
 	r.Message = truncate.Bytes(r.Message, maxMessage)
-	r.Warnings = r.Warnings[:min(len(r.Warnings), maxListedTexts)]
+	r.Warnings = r.Warnings[:min(len(r.Warnings), maxTexts)]
 	for i := range r.Warnings {
 		r.Warnings[i] = truncate.Bytes(r.Warnings[i], maxMessage)
 	}
-	r.Causes = r.Causes[:min(len(r.Causes), maxListedTexts)]
+	r.Causes = r.Causes[:min(len(r.Causes), maxTexts)]
 }
 
 // recordings has the newest decisions of recordings in memory. A file is read again when it has grown and a page looks.
