@@ -122,7 +122,7 @@ func (b *broken) says(t *testing.T) {
 	for line := range strings.Lines(string(log)) {
 		var entry struct{ Level, Msg, Source, Object, Field, Finding string }
 		must(t, json.Unmarshal([]byte(line), &entry))
-		told = told || entry.Level == "ERROR" && strings.HasPrefix(entry.Msg, "policies do not compile")
+		told = told || entry.Level == "ERROR" && strings.HasPrefix(entry.Msg, "expressions do not compile")
 		if entry.Field != "" {
 			found[entry.Object] = strings.Join([]string{entry.Level, entry.Source, entry.Field, entry.Finding}, " ")
 		}
