@@ -290,33 +290,3 @@ func TestManyAtOnce(t *testing.T) {
 		t.Errorf("afterwards, the numbers are %+v", got)
 	}
 }
-
-// TestWaiting waits for a connection no longer than it may.
-func TestWaiting(t *testing.T) {
-	t.Parallel()
-	s := slapd.New(t, slapd.Options{LDIF: tree})
-	c := within(config(s), 10*time.Second)
-	c.MaxConnections = 1
-	d := open(t, c)
-	s.Pause()
-	busy, leave := context.WithCancel(t.Context())
-	var first sync.WaitGroup
-	first.Go(func() { _, _ = d.Find(busy, "jane") })
-	deadline := time.Now().Add(10 * time.Second)
-	for d.Stats().Servers[0].Open == 0 {
-		if time.Now().After(deadline) {
-			t.Fatal("the first request opens no connection")
-		}
-		time.Sleep(time.Millisecond)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := d.Find(ctx, "jane")
-	if !isUnknown(err) || !strings.Contains(err.Error(), "all 1 connections are in use") {
-		t.Errorf("the second request: %v", err)
-	}
-	leave()
-	first.Wait()
-	s.Resume()
-	mustFind(t, d, "jane")
-}

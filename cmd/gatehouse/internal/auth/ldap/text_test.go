@@ -2,7 +2,6 @@ package ldap
 
 import (
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/go-ldap/ldap/v3"
@@ -57,34 +56,6 @@ func TestNormalDN(t *testing.T) {
 			t.Errorf("%q is %s", text, got)
 		}
 	}
-}
-
-// TestOrder passes over what failed, for a time, and then tries it with one
-// request.
-func TestOrder(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	a, b, c := &server{}, &server{}, &server{}
-	servers := []*server{a, b, c}
-	check := func(when string, now time.Time, want ...*server) {
-		t.Helper()
-		got := order(servers, now)
-		for i := range want {
-			if got[i] != want[i] {
-				t.Errorf("%s: the order is %p, want %p", when, got, want)
-				return
-			}
-		}
-	}
-	check("at first", now, a, b, c)
-	a.failed(now)
-	check("a failed", now, b, c, a)
-	b.failed(now.Add(time.Second))
-	check("b failed too", now.Add(time.Second), c, a, b)
-	check("a's time is over", now.Add(passOver), a, c, b)
-	check("somebody tries a", now.Add(passOver), c, b, a)
-	a.answered()
-	check("a is back", now.Add(passOver), a, c, b)
 }
 
 // FuzzFill puts hostile values into filters. What the server gets is the filter

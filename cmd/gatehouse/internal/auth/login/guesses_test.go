@@ -180,7 +180,7 @@ func TestManyNames(t *testing.T) {
 	})
 }
 
-// TestFloodForgetsNothing: as many names as strangers can try in an hour do not drive out one
+// TestFloodForgetsNothing: as many names as strangers can try do not drive out one
 // of the first.
 func TestFloodForgetsNothing(t *testing.T) {
 	t.Parallel()
@@ -188,9 +188,9 @@ func TestFloodForgetsNothing(t *testing.T) {
 		g := newGuesses()
 		for try(g, "jane", "192.0.2.1", true) == 0 {
 		}
-		for i := range 36100 {
-			g.pairs.of(nameKey{name: fmt.Sprint(i)})
-			g.names.of(nameKey{name: fmt.Sprint(i)})
+		for i := range 24100 {
+			g.pairs.of(i)
+			g.names.of(i)
 		}
 		if try(g, "jane", "192.0.2.1", true) == 0 {
 			t.Error("a flood makes a limit be forgotten")

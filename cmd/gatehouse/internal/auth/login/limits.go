@@ -2,6 +2,8 @@ package login
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -88,10 +90,10 @@ func (l *limiters) of(key any) *rate.Limiter {
 
 const (
 	// mostAddresses bounds the tables about clients, and mostNames those about typed
-	// names. Strangers fail at most 36,100 times in an hour, which is longer than an
-	// entry counts: they cannot drive out an entry of theirs before that.
+	// names. Strangers fail at most 24,100 times in the 40 minutes for which an entry
+	// counts: they cannot drive out an entry of theirs before that.
 	mostAddresses = 1 << 14
-	mostNames     = 1 << 16
+	mostNames     = 1 << 15
 	// knownFor is for how long a client is known after somebody has logged in from it.
 	knownFor = 30 * 24 * time.Hour
 )
@@ -129,11 +131,11 @@ func newGuesses() *guesses {
 	}
 }
 
-// nameKey is a name at a directory, for the limits of one client, or of all that are
-// known, or of all others.
-type nameKey struct {
-	directory, name, client string
-	known                   bool
+// nameKey is the hash of a name at a directory, which may be long, and of whose limit it is.
+type nameKey [sha256.Size]byte
+
+func keyOf(directory, name, of string) nameKey {
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q", directory, name, of))
 }
 
 // begin counts a guess, or returns how long the caller has to wait: then nothing is
@@ -141,12 +143,12 @@ type nameKey struct {
 // not counted. Until then it is, so that guesses at the same time do not pass what guesses
 // in turn would not.
 func (g *guesses) begin(directory, name, client string, now time.Time) (end func(now time.Time, failed bool), wait time.Duration) {
-	key := nameKey{directory: directory, name: foldName(name)}
-	ofAll, ofClient := key, key
-	ofAll.known, ofClient.client = g.isKnown(client, now), client
-	limits := []*rate.Limiter{g.pairs.of(ofClient), g.names.of(ofAll), g.clients.of(client)}
-	if !ofAll.known {
-		limits = append(limits, g.strangers)
+	name = foldName(name)
+	limits := []*rate.Limiter{g.pairs.of(keyOf(directory, name, client)), g.clients.of(client)}
+	if g.isKnown(client, now) {
+		limits = append(limits, g.names.of(keyOf(directory, name, "known clients")))
+	} else {
+		limits = append(limits, g.names.of(keyOf(directory, name, "strangers")), g.strangers)
 	}
 	var taken []*rate.Limiter
 	for _, l := range limits {
