@@ -3,11 +3,9 @@
 package session
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -196,37 +194,6 @@ func TestLogoutRemovesWhatIsRefused(t *testing.T) {
 	}
 	if data, err := os.ReadFile(outside); err != nil || string(data) != "mine" {
 		t.Errorf("%q, %v", data, err)
-	}
-}
-
-// foreign is a file of somebody else.
-type foreign struct{ fs.FileInfo }
-
-func (f foreign) Sys() any {
-	stat := *f.FileInfo.Sys().(*syscall.Stat_t)
-	stat.Uid++
-	return &stat
-}
-
-func TestOwned(t *testing.T) {
-	t.Parallel()
-	info, err := os.Lstat(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !owned(info) || owned(foreign{info}) {
-		t.Errorf("own: %v, of somebody else: %v", owned(info), owned(foreign{info}))
-	}
-}
-
-func TestDefaultDir(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ variable, home, want string }{
-		{"", "/home/jane", "/home/jane/.kube/cache/gatehouse"}, {"/cache", "/home/jane", "/cache/gatehouse"}, {"", "", ""},
-	} {
-		if got, err := DefaultDir(c.variable, c.home); got != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%q, %v, want %q", got, err, c.want)
-		}
 	}
 }
 

@@ -62,7 +62,7 @@ type ClusterUsage struct {
 type clusterUse struct {
 	uid types.UID
 	// at is the use that waits to be written, and next the time before which no other is
-	// noted, which is an hour away at most.
+	// noted.
 	at, next time.Time
 	waits    bool
 }
@@ -114,11 +114,7 @@ func (u *ClusterUsage) Note(id string, at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	use := u.known[id]
-	if use == nil || use.waits {
-		return
-	}
-	// Longer than an hour is by a clock that was ahead.
-	if pause := use.next.Sub(at); pause > 0 && pause <= usageGrain {
+	if use == nil || use.waits || at.Before(use.next) {
 		return
 	}
 	use.at, use.waits = at.Truncate(time.Second), true
@@ -160,17 +156,11 @@ func (u *ClusterUsage) Run(ctx context.Context) {
 }
 
 // write writes the use that waits, unless another of the hour or a later one is there, and
-// returns before when no other is noted. One that is said to be yet to come is by a clock
-// that was ahead.
+// returns before when no other is noted.
 func (u *ClusterUsage) write(ctx context.Context, id string, use *clusterUse) (next time.Time) {
-	now := time.Now()
-	at := use.at
-	if at.After(now) {
-		at = now.Truncate(time.Second)
-	}
 	last, err := u.last(ctx, id, use.uid)
-	if err == nil && (!at.Before(last.Add(usageGrain)) || last.After(now.Add(usageGrain))) {
-		last, err = at, u.patch(ctx, id, use.uid, at)
+	if err == nil && !use.at.Before(last.Add(usageGrain)) {
+		last, err = use.at, u.patch(ctx, id, use.uid, use.at)
 	}
 	class := apierr.Classify(err)
 	// A token that was deleted or replaced in between is no failure.
@@ -178,8 +168,6 @@ func (u *ClusterUsage) write(ctx context.Context, id string, use *clusterUse) (n
 		u.report(class.Coarse(), err)
 	}
 	switch {
-	case err == nil && last.After(now):
-		return now.Add(usageGrain)
 	case err == nil:
 		return last.Add(usageGrain)
 	case class.IsDenied(), class == apierr.Unserved:

@@ -109,29 +109,6 @@ func TestClusterUsageNotesOnceAnHour(t *testing.T) {
 	})
 }
 
-// A clock that was ahead, here or where another replica runs, keeps no use from being
-// noted once it is right.
-func TestClusterUsageAfterAClockThatWasAhead(t *testing.T) {
-	t.Parallel()
-	const week = 7 * 24 * time.Hour
-	inUsageBubble(t, func(now time.Time) map[string]time.Time {
-		return map[string]time.Time{"a": now.Add(week), "b": now.Add(30 * time.Minute), "c": {}}
-	}, func(u *usageBubble, now time.Time) {
-		u.noted("a", now)
-		u.used("a", now)
-		// A little ahead is of the hour.
-		u.noted("b", now)
-		u.used("b", now.Add(30*time.Minute))
-		u.noted("b", now.Add(59*time.Minute))
-		u.asked(2, 1)
-		u.mu.Lock()
-		u.known["c"].next = now.Add(week)
-		u.mu.Unlock()
-		u.noted("c", now)
-		u.used("c", now)
-	})
-}
-
 // What was noted of a token is not written to another of its name.
 func TestClusterUsageOfAnotherToken(t *testing.T) {
 	t.Parallel()
