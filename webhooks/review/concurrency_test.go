@@ -147,36 +147,6 @@ func emptyPools() {
 	}
 }
 
-// TestIndexMemoryIsTrimmed holds that a small review gives back what it reserved for its Index before it is decided on.
-//
-//nolint:paralleltest // see emptyPools
-func TestIndexMemoryIsTrimmed(t *testing.T) {
-	const most = 10
-	emptyPools()
-	small := admissionBody(`"spec":{`, `"spec":{"x":"`+strings.Repeat("y", 6000)+`",`)
-	o := options(nil)
-	o.Observe, o.Connection = nil, certified // who may take all of it
-	o.InFlight, o.Slots = review.NewBudget(most*64<<10), review.NewSlots(most)
-	begun, end := make(chan struct{}), make(chan struct{})
-	handler := review.Admission(func(context.Context, *review.AdmissionRequest) admission.Response {
-		begun <- struct{}{}
-		<-end
-		return admission.Allowed("")
-	}, o)
-	var callers sync.WaitGroup
-	for i := range most {
-		refused := make(chan int, 1)
-		callers.Go(func() { refused <- post(t, handler, "/", small).Code })
-		select {
-		case <-begun:
-		case code := <-refused:
-			t.Errorf("review %d is answered %d while others are decided on", i, code)
-		}
-	}
-	close(end)
-	callers.Wait()
-}
-
 // TestIndexGivesWayToValues holds that a review whose values and Index do not fit into the memory together is decided on without
 // the Index.
 //

@@ -113,9 +113,7 @@ func (h *handler) newExchange(r *http.Request, timeout time.Duration) *exchange 
 	client := x.connection.Client()
 	x.outcome.Endpoint, x.outcome.Client, x.outcome.Started = h.Name, client, h.Now()
 	x.admission.Client, x.token.Client = client, client
-	if h.TraceParents {
-		x.outcome.TraceParent = r.Header.Get("Traceparent")
-	}
+	x.outcome.TraceParent = r.Header.Get("Traceparent")
 	x.memory = reservation{budget: h.InFlight, client: client, now: h.Now, patience: timeout / 4} // the rest is for the decision
 	return x
 }

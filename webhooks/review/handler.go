@@ -105,8 +105,6 @@ type Options struct {
 	Admit func(*http.Request) error
 	// Observe, if set, gets each finished review. It must not keep the Outcome.
 	Observe func(*Outcome)
-	// TraceParents has each Outcome hold the caller's trace context.
-	TraceParents bool
 	// Now is the clock. Required.
 	Now func() time.Time
 }

@@ -73,8 +73,7 @@ type Outcome struct {
 	Backend string
 	Source  string
 
-	// TraceParent is the caller's header traceparent (W3C Trace Context), unchecked. It
-	// is empty without one, and unless Options.TraceParents is set.
+	// TraceParent is the caller's header traceparent (W3C Trace Context), unchecked.
 	TraceParent string
 
 	// Started is when the request's header had been read.

@@ -23,7 +23,7 @@ const (
 	// read beside the old one.
 	programBytes = 40 << 20
 	// connectionBytes is the memory of a connection (measured: HTTP/1.1 43 KiB, HTTP/2 61
-	// KiB, with half a header of 15 KiB 79 KiB). One over HTTP/2 counts as 16, because of its streams and what it may have received.
+	// KiB, with half a header of 15 KiB 79 KiB). One over HTTP/2 counts as up to 16, because of its streams and what it may have received.
 	connectionBytes = 64 << 10
 	// defaultMemoryRatio is the part of the cgroup's limit that the process may take if
 	// --memory-limit-ratio is 0.

@@ -89,7 +89,7 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags.StringVar(&f.TLSMinVersion, "tls-min-version", "1.3", "minimum TLS version: 1.3 or 1.2")
 	flags.BoolVar(&f.Audit, "audit-authentication", false, "log every token review at level info, including allowed ones, with the user, the source and the token's id")
 	flags.Int64Var(&f.InFlight, "max-in-flight-bytes", 0, "maximum bytes of memory for reviews in progress, including decoding, more than 33554432; Gatehouse answers further reviews with 503 (default: computed from the memory limit, 128 MiB without one)")
-	flags.IntVar(&f.Connections, "max-connections", 0, "maximum open connections without a client certificate, at least 16; one over HTTP/2 counts as 16 (default: computed from the memory limit and the limit of open files, at most 2048)")
+	flags.IntVar(&f.Connections, "max-connections", 0, "maximum open connections without a client certificate, at least 16; one over HTTP/2 counts as up to 16 (default: computed from the memory limit and the limit of open files, at most 2048)")
 	flags.DurationVar(&f.DrainDelay, "drain-delay", 15*time.Second, "how long to keep answering after SIGTERM")
 	flags.StringVar(&f.LogLevel, "log-level", "info", "minimum log level: debug (every review), info (denials, and violations that exceptions allow), warn or error")
 	flags.StringVar(&f.LogFormat, "log-format", "json", "log format: json or text")

@@ -144,7 +144,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 		Handler: server.Reviews(&current.Snapshot, server.ReviewOptions{
 			Bytes: budget.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
 			Observe:  load.observe(f.Auditing.Every > 0, observer(metrics, usage, tracer)), //nolint:contextcheck // calls have contexts of their own
-			Profiles: metrics.Profiles, Policies: metrics.Policies, TraceParents: tracer != nil, Begin: recording.begin(),
+			Profiles: metrics.Profiles, Policies: metrics.Policies, Begin: recording.begin(),
 			ReadNamespace:   readNamespace(lookups),
 			CustomResources: reports.documents(current), CheckComplete: configuration.CheckComplete,
 			Login: login.Handler(login.HandlerOptions{

@@ -53,7 +53,7 @@ func (a *acceptor) serve() error {
 		}
 		pause = 0
 		c := a.connections.add(conn, time.Now().Add(a.age+rand.N(a.age/2+1))) //nolint:gosec // jitter, no secret
-		c.handshake = handshakeBytes
+		c.left = handshakeBytes
 		go a.handshake(c)
 	}
 }
@@ -69,18 +69,17 @@ func (a *acceptor) handshake(c *connection) {
 		a.drop(c)
 		return
 	}
-	c.handshake = -1
-	switch state := conn.ConnectionState(); {
-	case len(state.VerifiedChains) > 0:
+	c.handshaken, c.left = true, 0
+	if state := conn.ConnectionState(); len(state.VerifiedChains) > 0 {
 		c.certify(state.PeerCertificates[0])
-	default:
+	} else {
 		if socket, ok := c.Conn.(*net.TCPConn); ok {
 			// Otherwise the kernel buffers megabytes, which count as memory of this process.
 			_ = socket.SetReadBuffer(socketBytes)  // a larger buffer is no error
 			_ = socket.SetWriteBuffer(socketBytes) // as above
 		}
 		if state.NegotiatedProtocol == "h2" {
-			c.weigh(http2Weight)
+			c.left = lightBytes
 		}
 	}
 	select {

@@ -25,9 +25,10 @@ const (
 	// maxOps bounds the connections for health and metrics: the kubelet's, and one or
 	// two of the scraper of metrics.
 	maxOps = 24
-	// http2Weight is the weight of a connection over HTTP/2: net/http holds up to receiveBytes for it, and tens of kilobytes for each of as
-	// many streams as it may have. All others have a weight of 1.
-	http2Weight = 16
+	// A connection weighs as much as it had calls in progress at one time, of which each takes tens of kilobytes before anything else knows of
+	// it, at most maxWeight. It also does once more than lightBytes came over HTTP/2: net/http holds up to receiveBytes.
+	maxWeight  = 16
+	lightBytes = 32 << 10
 	// handshakeBytes bounds what a client may send in a handshake, which is kept until then:
 	// crypto/tls takes 256 KiB of certificates. API servers send less than 16.
 	handshakeBytes = 32 << 10
@@ -36,7 +37,7 @@ const (
 var errLongHandshake = errors.New("tls: the client has sent too much before the end of the handshake")
 
 // connections are those of a listener. It bounds the weight of those that anyone can make. When there are too many it closes one over
-// which no whole call has come, unless the others weigh more: the oldest, but of clients that hold less than the average. A
+// which no whole call has come, unless the others weigh more: of the heaviest the oldest, but of clients that hold less than the average. A
 // bound for each client would have to be useless to be harmless: a busy API server begins with a hundred calls that connect at once.
 type connections struct {
 	// limit bounds the weight of all connections without a verified client certificate.
@@ -62,20 +63,21 @@ type connection struct {
 	client *clients.Client
 	// expires is when it is to be closed behind an answer.
 	expires time.Time
-	// handshake is how many bytes of a handshake may still come. A negative number is that it has ended.
-	handshake int
+	// left is how many bytes may still come until the handshake has ended, if it has not, and otherwise until the connection is heavy, 0 for never.
+	left       int
+	handshaken bool
 	// timer closes the connection if no call comes.
 	timer *time.Timer
 	// state is an http.ConnState.
 	state atomic.Int32
-	// calls is the number of calls in progress that have arrived whole.
-	calls atomic.Int32
+	// calls is the number of calls in progress, and whole that of those that have arrived whole.
+	calls, whole atomic.Int64
 	// since is the time when it was accepted, became idle or got a whole call, whichever was last.
 	since atomic.Int64
 	// isProven is set once a whole call has come, with the lock.
 	isProven atomic.Bool
-	// weight is guarded by the lock. It is 0 with a verified client certificate.
-	weight int64
+	// weight is changed with the lock. It is 0 with a verified client certificate.
+	weight atomic.Int64
 }
 
 // connectionKey is the key of the connection in the context of a call.
@@ -138,13 +140,13 @@ func (l *connections) add(conn net.Conn, expires time.Time) *connection {
 	return c
 }
 
-// weigh sets the weight of a connection, if it is still open, and closes connections until the limit holds.
+// weigh sets the weight of a connection, if it is still open and that is more, and closes connections until the limit holds.
 func (c *connection) weigh(weight int64) {
 	l := c.of
 	var closed []*connection
 	l.mu.Lock()
 	if _, open := l.all[c]; open {
-		c.addWeight(min(weight, l.limit) - c.weight)
+		c.addWeight(max(0, min(weight, maxWeight, l.limit)-c.weight.Load()))
 	}
 	for l.unproven+l.proven > l.limit {
 		next := l.expendable(c)
@@ -164,7 +166,7 @@ func (c *connection) addWeight(n int64) {
 		of = &c.of.proven
 	}
 	*of += n
-	c.weight += n
+	c.weight.Add(n)
 	c.client.Add(clients.Connections, n)
 }
 
@@ -173,21 +175,24 @@ func (c *connection) addWeight(n int64) {
 func (l *connections) expendable(last *connection) *connection {
 	var found *connection
 	for c := range l.all {
-		if c.weight > 0 && c.isProven.Load() == (l.proven > l.unproven) && (found == nil || c.goesBefore(found)) {
+		if c.weight.Load() > 0 && c.isProven.Load() == (l.proven > l.unproven) && (found == nil || c.goesBefore(found)) {
 			found = c
 		}
 	}
-	if found.calls.Load() > 0 && found.client.Held(clients.Connections) <= last.client.Held(clients.Connections) {
+	if found.whole.Load() > 0 && found.client.Held(clients.Connections) <= last.client.Held(clients.Connections) {
 		return last
 	}
 	return found
 }
 
-// goesBefore reports whether a connection is closed before another one that is as proven: one without a whole call in progress, then one
-// of a client that does not hold less than the average, then the one over which nothing has come for longer.
+// goesBefore reports whether a connection is closed before another one that is as proven: one without a whole call in progress, then the
+// heavier one if no whole call has come, then one of a client that does not hold less than the average, then the one over which nothing has come for longer.
 func (c *connection) goesBefore(other *connection) bool {
-	if busy := c.calls.Load() > 0; busy != (other.calls.Load() > 0) {
+	if busy := c.whole.Load() > 0; busy != (other.whole.Load() > 0) {
 		return !busy
+	}
+	if mine, others := c.weight.Load(), other.weight.Load(); mine != others && !c.isProven.Load() {
+		return mine > others
 	}
 	if modest := c.client.IsModest(clients.Connections); modest != other.client.IsModest(clients.Connections) {
 		return !modest
@@ -209,7 +214,7 @@ func (c *connection) remove() {
 	}
 	delete(c.of.all, c)
 	c.timer.Stop()
-	c.addWeight(-c.weight)
+	c.addWeight(-c.weight.Load())
 	c.of.clients.Close(c.client)
 }
 
@@ -221,7 +226,7 @@ func (c *connection) certify(certificate *x509.Certificate) {
 	if _, open := l.all[c]; !open {
 		return
 	}
-	c.addWeight(-c.weight)
+	c.addWeight(-c.weight.Load())
 	l.clients.Close(c.client)
 	c.client = l.clients.Open(netip.Prefix{}, string(certificate.RawSubject))
 }
@@ -263,37 +268,50 @@ func (l *connections) areBusy() bool {
 
 // Read implements net.Conn. The handshake reads a bounded number of bytes.
 func (c *connection) Read(into []byte) (int, error) {
-	switch {
-	case c.handshake < 0:
-		return c.Conn.Read(into)
-	case c.handshake == 0:
-		return 0, errLongHandshake
+	if !c.handshaken {
+		if c.left == 0 {
+			return 0, errLongHandshake
+		}
+		into = into[:min(len(into), c.left)]
 	}
-	n, err := c.Conn.Read(into[:min(len(into), c.handshake)])
-	c.handshake -= n
+	n, err := c.Conn.Read(into)
+	if c.left > 0 {
+		if c.left = max(0, c.left-n); c.left == 0 && c.handshaken {
+			c.weigh(maxWeight)
+		}
+	}
 	return n, err
 }
+
+// begin notes that the header of a call has arrived, and end that it is answered.
+func (c *connection) begin() {
+	if n := c.calls.Add(1); n > c.weight.Load() && n <= maxWeight && !c.client.Certified {
+		c.weigh(n)
+	}
+}
+
+func (c *connection) end() { c.calls.Add(-1) }
 
 // Client implements review.Connection.
 func (c *connection) Client() *clients.Client { return c.client }
 
 // Begin implements review.Connection.
 func (c *connection) Begin() {
-	c.calls.Add(1)
+	c.whole.Add(1)
 	c.since.Store(time.Now().UnixNano())
 	if c.isProven.Load() {
 		return
 	}
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	weight := c.weight
+	weight := c.weight.Load()
 	c.addWeight(-weight)
 	c.isProven.Store(true)
 	c.addWeight(weight)
 }
 
 // End implements review.Connection.
-func (c *connection) End() { c.calls.Add(-1) }
+func (c *connection) End() { c.whole.Add(-1) }
 
 // keepAliveIf keeps connections open for calls that satisfy a condition, and closes them
 // behind the answers of others.
@@ -320,6 +338,6 @@ func (l opsListener) Accept() (net.Conn, error) {
 		return nil, err //nolint:wrapcheck // net/http knows its type
 	}
 	c := l.connections.add(conn, time.Time{})
-	c.handshake = -1 // there is none
+	c.handshaken = true // there is no TLS
 	return c, nil
 }

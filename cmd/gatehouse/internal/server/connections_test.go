@@ -80,7 +80,7 @@ func TestStalledConnections(t *testing.T) {
 				attack := func(i int) {
 					_, c := connect(l, replaceLast(test.format, i%200))
 					if test.http2 {
-						c.weigh(http2Weight)
+						c.weigh(maxWeight)
 					}
 					connState(c, http.StateActive)
 				}
@@ -155,6 +155,8 @@ func TestClosingOrder(t *testing.T) {
 		address string
 		// whole reports whether a call arrives, and busy whether it is still in progress.
 		whole, busy bool
+		// calls is how many begin and do not arrive.
+		calls int
 	}
 	const us, them, theirs = "192.0.2.1", "198.51.100.1", "198.51.100.2"
 	for _, test := range []struct {
@@ -170,6 +172,7 @@ func TestClosingOrder(t *testing.T) {
 		{"of the network with the most", 4, []made{{address: us}, {address: them}, {address: them}, {address: them}, {address: theirs}}, 1},
 		{"of the address with the most", 5, []made{{address: theirs}, {address: them}, {address: them}, {address: them}, {address: them}, {address: them}}, 1},
 		{"the one whose last call is oldest", 2, []made{{address: them, whole: true}, {address: them, whole: true}, {address: us, whole: true}}, 0},
+		{"the heaviest", 7, []made{{address: us, calls: 3}, {address: them, calls: 4}, {address: theirs}}, 1},
 		{"no call in progress of the same address", 2, []made{{address: us, whole: true, busy: true}, {address: us, whole: true, busy: true}, {address: us}}, 2},
 		{"no only call in progress", 2, []made{{address: us, whole: true, busy: true}, {address: them, whole: true, busy: true}, {address: theirs}}, 2},
 		{"a call in progress of another address", 2, []made{{address: them, whole: true, busy: true}, {address: them, whole: true, busy: true}, {address: us}}, 0},
@@ -182,6 +185,9 @@ func TestClosingOrder(t *testing.T) {
 				for _, m := range test.made {
 					conn, c := connect(l, m.address)
 					conns = append(conns, conn)
+					for range m.calls {
+						c.begin()
+					}
 					if m.whole {
 						if c.Begin(); !m.busy {
 							c.End()

@@ -41,8 +41,7 @@ const (
 func KeyWaits() int { return runtime.GOMAXPROCS(0) }
 
 // ReviewOptions is what Reviews needs. Every field is required but for
-// RequireClientCertificate, CustomResources, CheckComplete, ReadNamespace, Begin and
-// TraceParents.
+// RequireClientCertificate, CustomResources, CheckComplete, ReadNamespace and Begin.
 type ReviewOptions struct {
 	// Bytes bounds the memory of reviews in progress, and of decoding them.
 	Bytes int64
@@ -50,8 +49,6 @@ type ReviewOptions struct {
 	Observe func(*review.Outcome)
 	// Begin, if set, is called for each review, to record it.
 	Begin func() *record.Trace
-	// TraceParents has the outcomes for Observe hold the caller's trace context.
-	TraceParents bool
 	// Profiles and Policies are the observers of admission requests.
 	Profiles func([]sidecar.Verdict)
 	Policies func([]policy.Observation)
@@ -135,7 +132,7 @@ func (o *ReviewOptions) endpoint(maxBytes int64, maxTime time.Duration, inFlight
 	return review.Options{
 		MaxBytes: maxBytes, MaxTime: maxTime,
 		InFlight: review.NewBudget(inFlight), Slots: review.NewSlots(slotsPerProcessor * runtime.GOMAXPROCS(0)),
-		Connection: reviewConnection, Observe: o.Observe, TraceParents: o.TraceParents, Now: o.Now,
+		Connection: reviewConnection, Observe: o.Observe, Now: o.Now,
 	}
 }
 

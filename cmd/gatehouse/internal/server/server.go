@@ -44,7 +44,7 @@ const (
 	maxHeaderBytes = 16 << 10
 	// streams, frameBytes and receiveBytes bound what HTTP/2 holds for one connection: calls in progress, a frame, and what was received
 	// and not read yet. Clients with more calls make another connection. With 64 KiB received, sixteen reviews of 60 KB at one
-	// time wait for each other and take half as much processor time again. See http2Weight.
+	// time wait for each other and take half as much processor time again. See maxWeight.
 	streams      = 32
 	frameBytes   = 16 << 10
 	receiveBytes = 448 << 10
@@ -62,7 +62,7 @@ const (
 // ConnectionAge, HandshakeFailed, Debug and Details.
 type Options struct {
 	// Connections bounds the connections for reviews without a verified client
-	// certificate, of which one over HTTP/2 counts as 16. The default is 2,048.
+	// certificate, of which one over HTTP/2 counts as up to 16. The default is 2,048.
 	Connections int
 	// Reviews is where the API server connects. TLS is put on top of it.
 	Reviews net.Listener
@@ -120,7 +120,7 @@ func (s *Server) Run(ctx context.Context) error {
 	o := &s.options
 	problems := &connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}
 	s.reviews.onLimit = func(closed int, client netip.Prefix) {
-		problems.warn(fmt.Sprintf("the limit of %d connections without a client certificate is reached (one over HTTP/2 counts as %d): closed %d, the first from %s", s.reviews.limit, http2Weight, closed, client))
+		problems.warn(fmt.Sprintf("the limit of %d connections without a client certificate is reached (one over HTTP/2 counts as up to %d): closed %d, the first from %s", s.reviews.limit, maxWeight, closed, client))
 	}
 	s.ops.onLimit = func(closed int, client netip.Prefix) {
 		problems.warn(fmt.Sprintf("the limit of %d connections for health and metrics is reached: closed %d, the first from %s", s.ops.limit, closed, client))
@@ -225,6 +225,8 @@ func (s *Server) closing(next http.Handler) http.Handler {
 		// http.Server.ReadTimeout would begin with the connection. A handler may set a
 		// later deadline.
 		now, c := time.Now(), connectionOf(r)
+		c.begin()
+		defer c.end()
 		_ = http.NewResponseController(w).SetReadDeadline(now.Add(review.BodyTime(c.client.Certified, 0))) // both protocols support it
 		if s.draining.Load() || now.After(c.expires) {
 			w.Header().Set("Connection", "close")

@@ -135,7 +135,7 @@ func (t *Tracer) Collect(to chan<- prometheus.Metric) {
 }
 
 // Review makes a span of a finished review, if it is to be traced. It fits
-// review.Options.Observe, with review.Options.TraceParents. It never waits: if too
+// review.Options.Observe. It never waits: if too
 // many spans wait to be sent, the span is dropped and counted.
 func (t *Tracer) Review(o *review.Outcome) {
 	if o.TraceParent == "" && t.config.Ratio <= 0 {
