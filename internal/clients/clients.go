@@ -8,6 +8,7 @@ package clients
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/time/rate"
 )
@@ -45,6 +46,7 @@ type Client struct {
 	// Lines and Lookups limit the log lines and the look-ups that a client without a certificate causes.
 	Lines, Lookups *rate.Limiter
 
+	known atomic.Bool
 	// parent is the account of the network, or of all clients.
 	parent *Client
 	// open counts what refers to the account: connections, or the addresses of a network. It is guarded by the Table.
@@ -137,6 +139,12 @@ func (c *Client) Add(k Kind, n int64) {
 	}
 	c.held[k] += n
 }
+
+// Know notes that a whole call has come from the client, or a certificate.
+func (c *Client) Know() { c.known.Store(true) }
+
+// IsKnown reports whether Know was called.
+func (c *Client) IsKnown() bool { return c.known.Load() }
 
 // Held returns what the client holds of a kind, whose lock is held.
 func (c *Client) Held(k Kind) int64 { return c.held[k] }

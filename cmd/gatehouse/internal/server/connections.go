@@ -36,8 +36,8 @@ const (
 
 var errLongHandshake = errors.New("tls: the client has sent too much before the end of the handshake")
 
-// connections are those of a listener. It bounds the weight of those that anyone can make. When there are too many it closes one over
-// which no whole call has come, unless the others weigh more: of the heaviest the oldest, but of clients that hold less than the average. A
+// connections are those of a listener. It bounds the weight of those that anyone can make. When there are too many it closes one of a client
+// of which no whole call has come, unless those of others weigh more, see goesBefore. A
 // bound for each client would have to be useless to be harmless: a busy API server begins with a hundred calls that connect at once.
 type connections struct {
 	// limit bounds the weight of all connections without a verified client certificate.
@@ -51,8 +51,8 @@ type connections struct {
 
 	mu  sync.Mutex
 	all map[*connection]struct{}
-	// unproven is the weight of connections over which no whole call has come, and proven that of the others.
-	unproven, proven int64
+	// weight is that of all.
+	weight int64
 }
 
 // connection is one that was accepted, below TLS. It is a review.Connection.
@@ -74,8 +74,8 @@ type connection struct {
 	calls, whole atomic.Int64
 	// since is the time when it was accepted, became idle or got a whole call, whichever was last.
 	since atomic.Int64
-	// isProven is set once a whole call has come, with the lock.
-	isProven atomic.Bool
+	// isUsed is set once a whole call has come.
+	isUsed atomic.Bool
 	// weight is changed with the lock. It is 0 with a verified client certificate.
 	weight atomic.Int64
 }
@@ -148,7 +148,7 @@ func (c *connection) weigh(weight int64) {
 	if _, open := l.all[c]; open {
 		c.addWeight(max(0, min(weight, maxWeight, l.limit)-c.weight.Load()))
 	}
-	for l.unproven+l.proven > l.limit {
+	for l.weight > l.limit {
 		next := l.expendable(c)
 		next.close()
 		closed = append(closed, next)
@@ -161,11 +161,7 @@ func (c *connection) weigh(weight int64) {
 
 // addWeight adds to the weight of a connection. The caller holds the lock.
 func (c *connection) addWeight(n int64) {
-	of := &c.of.unproven
-	if c.isProven.Load() {
-		of = &c.of.proven
-	}
-	*of += n
+	c.of.weight += n
 	c.weight.Add(n)
 	c.client.Add(clients.Connections, n)
 }
@@ -173,9 +169,15 @@ func (c *connection) addWeight(n int64) {
 // expendable returns the connection to close for the last one. A whole call in progress is only cut for a client that holds
 // less. The caller holds the lock.
 func (l *connections) expendable(last *connection) *connection {
+	var known int64
+	for c := range l.all {
+		if c.client.IsKnown() {
+			known += c.weight.Load()
+		}
+	}
 	var found *connection
 	for c := range l.all {
-		if c.weight.Load() > 0 && c.isProven.Load() == (l.proven > l.unproven) && (found == nil || c.goesBefore(found)) {
+		if c.weight.Load() > 0 && c.client.IsKnown() == (2*known > l.weight) && (found == nil || c.goesBefore(found)) {
 			found = c
 		}
 	}
@@ -185,13 +187,14 @@ func (l *connections) expendable(last *connection) *connection {
 	return found
 }
 
-// goesBefore reports whether a connection is closed before another one that is as proven: one without a whole call in progress, then the
-// heavier one if no whole call has come, then one of a client that does not hold less than the average, then the one over which nothing has come for longer.
+// goesBefore reports whether a connection is closed before another one whose client is as known: one without a whole call in progress, then
+// the heavier one if the clients are not known, then one of a client that does not hold less than the average, then the one over which
+// nothing has come for longer.
 func (c *connection) goesBefore(other *connection) bool {
 	if busy := c.whole.Load() > 0; busy != (other.whole.Load() > 0) {
 		return !busy
 	}
-	if mine, others := c.weight.Load(), other.weight.Load(); mine != others && !c.isProven.Load() {
+	if mine, others := c.weight.Load(), other.weight.Load(); mine != others && !c.client.IsKnown() {
 		return mine > others
 	}
 	if modest := c.client.IsModest(clients.Connections); modest != other.client.IsModest(clients.Connections) {
@@ -227,6 +230,7 @@ func (c *connection) certify(certificate *x509.Certificate) {
 		return
 	}
 	c.addWeight(-c.weight.Load())
+	c.client.Know()
 	l.clients.Close(c.client)
 	c.client = l.clients.Open(netip.Prefix{}, string(certificate.RawSubject))
 }
@@ -241,7 +245,7 @@ func (c *connection) closeIdle() {
 	}
 	wait := l.firstCall // that of an active one becomes no shorter
 	if http.ConnState(c.state.Load()) != http.StateActive {
-		if c.isProven.Load() {
+		if c.isUsed.Load() {
 			wait = idleTimeout
 		}
 		if wait -= time.Since(time.Unix(0, c.since.Load())); wait <= 0 {
@@ -299,15 +303,10 @@ func (c *connection) Client() *clients.Client { return c.client }
 func (c *connection) Begin() {
 	c.whole.Add(1)
 	c.since.Store(time.Now().UnixNano())
-	if c.isProven.Load() {
-		return
+	if !c.isUsed.Load() {
+		c.isUsed.Store(true)
+		c.client.Know()
 	}
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	weight := c.weight.Load()
-	c.addWeight(-weight)
-	c.isProven.Store(true)
-	c.addWeight(weight)
 }
 
 // End implements review.Connection.
