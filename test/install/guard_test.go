@@ -161,7 +161,7 @@ func TestGuardOfRegistration(t *testing.T) {
 				`"clientConfig":{"url":"https://example.org"}}}]`,
 			"order":      `[{"op":"move","from":"/webhooks/0","path":"/webhooks/1"}]`,
 			"annotation": `[{"op":"add","path":"/metadata/annotations","value":{"cert-manager.io/inject-ca-from":"other/other"}}]`,
-			"label":      `[{"op":"add","path":"/metadata/labels/other","value":"other"}]`,
+			"label":      `[{"op":"add","path":"/metadata/labels","value":{"other":"other"}}]`,
 			"finalizer":  `[{"op":"add","path":"/metadata/finalizers","value":["example.org/stay"]}]`,
 			// Which the garbage collector would act on.
 			"owner": `[{"op":"add","path":"/metadata/ownerReferences","value":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}]`,
