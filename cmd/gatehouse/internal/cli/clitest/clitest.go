@@ -14,12 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
-// Main is the TestMain of a package whose tests run the program "gatehouse", which then has these commands alone.
+// Main is the TestMain of a package whose tests run the program "gatehouse", which then has these commands alone. Call support.CleanEnvironment before it.
 func Main(m *testing.M, commands ...func(cli.Streams) *cobra.Command) {
-	support.CleanEnvironment()
 	testscript.Main(m, map[string]func(){"gatehouse": func() {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		code := cli.Run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, commands...)
