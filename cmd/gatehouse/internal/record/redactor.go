@@ -30,13 +30,30 @@ func DefaultAnnotations() []string {
 	}
 }
 
-// Redactor replaces values by Mark. It is immutable.
+// Redactor replaces values by Mark. It is for one goroutine.
 type Redactor struct {
 	redaction Redaction
 	// review is the root of AdmissionReviews, and secretReview that of those about Secrets. object and secret are the roots of
 	// objects, and template is that of objects of which annotations are redacted alone.
 	review, secretReview, object, secret, template *place
 	patterns                                       []*regexp.Regexp
+	// hidden says which keys of annotations match a pattern. It has the first maxHidden that were met, but for very long ones.
+	hidden map[string]bool
+}
+
+const maxHidden = 1024
+
+// hides reports whether the values of annotations with a key are redacted. The key is as in JSON.
+func (r *Redactor) hides(name rawjson.Value) bool {
+	if hidden, known := r.hidden[string(name)]; known {
+		return hidden
+	}
+	key := name.Text()
+	hidden := slices.ContainsFunc(r.patterns, func(p *regexp.Regexp) bool { return p.MatchString(key) })
+	if len(r.hidden) < maxHidden && len(name) < maxHidden {
+		r.hidden[string(name)] = hidden
+	}
+	return hidden
 }
 
 // place is a place in objects.
@@ -86,7 +103,7 @@ func templates() [][]string {
 // every path that cannot be used: labels, names and the like cannot be redacted, because selectors
 // read them.
 func NewRedactor(paths, annotations []string) (*Redactor, []error) {
-	r := &Redactor{object: new(place), template: new(place), redaction: Redaction{
+	r := &Redactor{object: new(place), template: new(place), hidden: map[string]bool{}, redaction: Redaction{
 		Paths: appendNew(DefaultPaths(), paths), Annotations: appendNew(DefaultAnnotations(), annotations),
 	}}
 	var problems []error
@@ -319,8 +336,7 @@ func (w *walk) below(at *place, name rawjson.Value) *place {
 	case at.all:
 		return at
 	case at.annotations:
-		key := name.Text()
-		if slices.ContainsFunc(w.patterns, func(p *regexp.Regexp) bool { return p.MatchString(key) }) {
+		if w.hides(name) {
 			return everything
 		}
 		return nil
