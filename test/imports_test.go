@@ -258,28 +258,6 @@ var layers = []rule{
 		reason:  "certs does not know what is served",
 	},
 	{
-		from:    []string{"certs/rotation"},
-		imports: []string{"os", "net", "log", "context", "k8s.io", "github.com/prometheus", "/certs"},
-		calls:   []string{"time.Now", "time.Since", "time.Until"},
-		reason:  "how one CA follows another is decided by what is given, so that a model can check it",
-	},
-	{
-		from:    []string{"certs"},
-		except:  []string{"certs/cabundle"},
-		imports: []string{"/certs/cabundle"},
-		reason:  "sources know what is trusted by an interface, and not from where it is read",
-	},
-	{
-		from:    []string{"certs/store"},
-		imports: []string{"/certs/source", "/certs/cabundle"},
-		reason:  "where a state is kept does not know what is done with it",
-	},
-	{
-		from:    []string{"certs/internal"},
-		imports: []string{"/certs/store", "/certs/source", "/certs/cabundle"},
-		reason:  "helpers are below the packages that they help",
-	},
-	{
 		from:    []string{""},
 		except:  []string{"cmd"},
 		tests:   true,
@@ -563,8 +541,6 @@ func TestImportRules(t *testing.T) {
 		{"test and the program's inside", "test/e2e/x_test.go", `import "` + module + `/cmd/gatehouse/internal/server"`, "cmd is the program"},
 		{"the program and itself", "cmd/gatehouse/x.go", `import "` + module + `/cmd/gatehouse/internal/server"`, ""},
 		{"the program and its tests", "cmd/gatehouse/x.go", `import "` + module + `/test/support/cluster"`, "depend on its tests"},
-		{"store and source", "certs/store/x.go", `import "` + module + `/certs/source"`, "what is done with it"},
-		{"helpers and store", "certs/internal/pki/x.go", `import "` + module + `/certs/store"`, "below the packages"},
 		{"certs and the tests", "certs/x.go", `import "` + module + `/test/support/cluster"`, "depend on its tests"},
 		{"table and endpoints", "webhooks/endpoints.go", `import "` + module + `/webhooks/policy"`, ""},
 	} {

@@ -14,8 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	certsource "github.com/gatehouse-dev/gatehouse/certs/source"
-	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 )
@@ -73,8 +72,8 @@ func (w *writes) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 func newWrites(t *testing.T, forbidden bool) (w *writes, kubeconfig string) {
 	t.Helper()
 	dir := t.TempDir()
-	var stored certstore.MemoryStore
-	if _, err := certsource.NewSelfSigned(t.Context(), certsource.SelfSignedConfig{Hosts: []string{"127.0.0.1"}, Store: &stored}); err != nil {
+	stored := certs.NewDirStore(dir)
+	if _, err := certs.NewOwnCA(t.Context(), certs.OwnCAConfig{Hosts: []string{"127.0.0.1"}, Store: stored}); err != nil {
 		t.Fatal(err)
 	}
 	record, err := stored.Load(t.Context())

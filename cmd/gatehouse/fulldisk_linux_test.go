@@ -12,8 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	certsource "github.com/gatehouse-dev/gatehouse/certs/source"
-	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/certs"
 )
 
 // A server that can read its CA starts on a disk that is full or read-only: it serves,
@@ -31,11 +30,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 		Pdeathsig:   syscall.SIGKILL,
 	}
 	made := t.TempDir()
-	own, err := certsource.NewSelfSigned(t.Context(), certsource.SelfSignedConfig{Hosts: []string{"127.0.0.1"}, Store: certstore.NewDirStore(made)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := own.WriteDir(made); err != nil {
+	if _, err := certs.NewOwnCA(t.Context(), certs.OwnCAConfig{Hosts: []string{"127.0.0.1"}, Store: certs.NewDirStore(made)}); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {

@@ -12,14 +12,13 @@ import (
 	"testing"
 	"time"
 
-	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 )
 
-// A server that does not come to serve leaves nothing behind that others would wait
-// for: replicas that are reported and serve nothing hold up every rotation.
-func TestFailedStartLeavesNoReplica(t *testing.T) {
+// A server that fails to start releases the directory of its CA.
+func TestFailedStartReleasesDirectory(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +60,7 @@ func TestFailedStartLeavesNoReplica(t *testing.T) {
 			if got.Code != cli.ExitUnknown || !strings.Contains(got.Err, test.says) {
 				t.Fatalf("ends with %d and %s, want %q", got.Code, got.Err, test.says)
 			}
-			release, err := certstore.NewDirStore(dir).Occupy()
+			release, err := certs.NewDirStore(dir).Occupy()
 			if err != nil {
 				t.Fatalf("the directory is occupied: %v", err)
 			}

@@ -1,20 +1,14 @@
 package certificates
 
 import (
-	"context"
 	"crypto/x509"
 	"testing"
 	"time"
 
-	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
+	"github.com/gatehouse-dev/gatehouse/certs"
 )
 
-// The program uses the printed Certificate and has the printed rights, and cainjector fills in the registration:
+// The program uses the files of the printed Certificate and has the printed rights, and cainjector fills in the registration:
 // cert-manager issues first and injects afterwards, and however late it injects, no call fails.
 func injected(t *testing.T, m *managed) {
 	m.install(t)
@@ -27,7 +21,7 @@ func injected(t *testing.T, m *managed) {
 	ca, leaf := m.changeCA(t)
 	l.last(t, stall)
 	for _, p := range ps {
-		served, err := look(t.Context(), p.Reviews.String(), m.host(), rotation.Bundle([]*x509.Certificate{old, ca}))
+		served, err := look(t.Context(), p.Reviews.String(), m.host(), certs.Bundle([]*x509.Certificate{old, ca}))
 		must(t, err)
 		if !served.Equal(renewed) {
 			t.Errorf("%s serves another certificate, and cainjector has not injected its CA", p.name)
@@ -53,8 +47,8 @@ func injected(t *testing.T, m *managed) {
 	}
 }
 
-// watched is within what time a change is noticed that is watched for. Without that it takes a minute.
-const watched = 10 * time.Second
+// noticed is within what time a change of the files is noticed.
+const noticed = 10 * time.Second
 
 // held fails the test if a certificate of a new CA was not held back.
 func held(t *testing.T, p passage) {
@@ -73,54 +67,8 @@ func (m *managed) renewed(t *testing.T, ps programs) (ca, leaf *x509.Certificate
 	leaf = m.renew(t, m.name, m.leafSecret())
 	took := m.follow(t, ps, leaf, ca)
 	t.Logf("a renewal: %s", took)
-	if took.last > watched {
-		t.Errorf("a renewed certificate was served after %s, want %s at most", took.last, watched)
+	if took.last > noticed {
+		t.Errorf("a renewed certificate was served after %s, want %s at most", took.last, noticed)
 	}
 	return ca, leaf
-}
-
-// clusterIssuer makes a CA for the whole cluster, of the hook's name.
-func (m *managed) clusterIssuer(t *testing.T) {
-	t.Helper()
-	client := m.cm.Client().CertmanagerV1()
-	selfSigned := m.name + "-self-signed"
-	for name, config := range map[string]certmanagerv1.IssuerConfig{
-		selfSigned: {SelfSigned: &certmanagerv1.SelfSignedIssuer{}},
-		m.name:     {CA: &certmanagerv1.CAIssuer{SecretName: m.name}},
-	} {
-		_, err := client.ClusterIssuers().Create(t.Context(), &certmanagerv1.ClusterIssuer{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: certmanagerv1.IssuerSpec{IssuerConfig: config},
-		}, metav1.CreateOptions{})
-		must(t, err)
-	}
-	_, err := client.Certificates(certmanager.Namespace).Create(t.Context(), &certmanagerv1.Certificate{
-		ObjectMeta: metav1.ObjectMeta{Name: m.name},
-		Spec: certmanagerv1.CertificateSpec{
-			IsCA: true, CommonName: m.name, SecretName: m.name,
-			IssuerRef: cmmetav1.IssuerReference{Name: selfSigned, Kind: certmanagerv1.ClusterIssuerKind},
-		},
-	}, metav1.CreateOptions{})
-	must(t, err)
-}
-
-// createCertificate makes the hook's Certificate as a user does. It ends with the test.
-func (m *managed) createCertificate(t *testing.T, hosts ...string) {
-	t.Helper()
-	const life, age = 30 * time.Second, 4 * time.Second // at which it is renewed
-	certificates := m.cm.Client().CertmanagerV1().Certificates(m.name)
-	t.Cleanup(func() {
-		err := certificates.Delete(context.WithoutCancel(t.Context()), m.name, metav1.DeleteOptions{})
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	_, err := certificates.Create(t.Context(), &certmanagerv1.Certificate{
-		ObjectMeta: metav1.ObjectMeta{Name: m.name},
-		Spec: certmanagerv1.CertificateSpec{
-			DNSNames: hosts, SecretName: m.leafSecret(),
-			Duration: &metav1.Duration{Duration: life}, RenewBefore: &metav1.Duration{Duration: life - age},
-			IssuerRef: cmmetav1.IssuerReference{Name: m.name, Kind: certmanagerv1.ClusterIssuerKind},
-		},
-	}, metav1.CreateOptions{})
-	must(t, err)
 }

@@ -28,7 +28,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
@@ -42,8 +42,8 @@ const stall = 2 * lag
 type managed struct {
 	*hook
 	cm *certmanager.CertManager
-	// kubeconfig is the program's.
-	kubeconfig string
+	// kubeconfig is the program's, and mount the directory of its Secret.
+	kubeconfig, mount string
 }
 
 // leafSecret is the name of the Certificate's Secret, authority that of the CA that is made for it alone, and
@@ -52,27 +52,11 @@ func (m *managed) leafSecret() string      { return m.name + "-tls" }
 func (m *managed) authority() string       { return m.name + "-ca" }
 func (m *managed) authoritySecret() string { return m.authority() + "-tls" }
 
-// The program with cert-manager's own controllers: one replica that was there before them, and then what happens to
-// certificates that they issue.
+// The program with cert-manager's own controllers, which issue its certificate and fill in the registration, and the printed rights.
 func TestCertManager(t *testing.T) {
-	m := &managed{newHook(t), nil, shared.Get(t).Kubeconfig()}
-	m.inject(t)
-	early := m.starts(t)
-	early.refused(t, "the API server does not know cert-manager's kinds: install cert-manager, or use --self-signed-secret")
+	m := &managed{newHook(t), nil, shared.Get(t).Kubeconfig(), t.TempDir()}
 	m.cm = installed(t, m.Cluster)
-	m.install(t)
-	t.Logf("ready %s after cert-manager and the Certificate were installed", early.accepted(t).Round(time.Millisecond))
-	early.stop()
-
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, *managed)
-	}{
-		{"cainjector fills in the registration, and the program has the printed rights", injected},
-		{"mistake: a Certificate that is missing, and then for another name", wrongNames},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, &managed{newHook(t), m.cm, shared.Get(t).Kubeconfig()}) })
-	}
+	injected(t, m)
 }
 
 // installed starts cert-manager for one test. Nothing of it stays.
@@ -103,14 +87,62 @@ func (m *managed) flags(replica, ops string) []string {
 	const config = "../../manifests/examples/log-shipper" // which has nothing to say about ConfigMaps
 	return []string{
 		"--config", config, "--listen", net.JoinHostPort(cluster.ListenAddress(), "0"), "--ops-listen", ops,
-		"--kubeconfig", m.kubeconfig, "--cert-manager", m.name + "/" + m.name,
+		"--kubeconfig", m.kubeconfig, "--tls-cert", filepath.Join(m.mount, "tls.crt"), "--tls-key", filepath.Join(m.mount, "tls.key"),
 		"--registration", m.name, "--replica", replica, "--rotation-hold", lag.String(),
 	}
+}
+
+// mounts keeps the Secret in the directory until the test ends, as a kubelet does, and waits until it is there.
+func (m *managed) mounts(t *testing.T) {
+	t.Helper()
+	written := ""
+	read := func(ctx context.Context) error {
+		found, err := m.Client().CoreV1().Secrets(m.name).Get(ctx, m.leafSecret(), metav1.GetOptions{})
+		if err != nil || found.ResourceVersion == written {
+			return err
+		}
+		// The link is replaced, so that both files change at the same time.
+		data, link := filepath.Join(m.mount, "..v"+found.ResourceVersion), filepath.Join(m.mount, "..new")
+		err = errors.Join(os.Mkdir(data, 0o700), os.Symlink(filepath.Base(data), link))
+		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+			if len(found.Data[key]) == 0 {
+				err = errors.Join(err, errNotYet)
+			}
+			err = errors.Join(err, os.WriteFile(filepath.Join(data, key), found.Data[key], 0o600))
+			if written == "" {
+				err = errors.Join(err, os.Symlink(filepath.Join("..data", key), filepath.Join(m.mount, key)))
+			}
+		}
+		if err == nil {
+			err = os.Rename(link, filepath.Join(m.mount, "..data"))
+		}
+		written = found.ResourceVersion
+		return err
+	}
+	support.Eventually(t, "the Secret of the Certificate", func() error { return read(t.Context()) })
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var mounting sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		mounting.Wait()
+	})
+	mounting.Go(func() {
+		for ctx.Err() == nil {
+			if err := read(ctx); err != nil && ctx.Err() == nil {
+				t.Errorf("the Secret cannot be mounted: %v", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(lag / 4):
+			}
+		}
+	})
 }
 
 // replicas starts two replicas and has the hook call them.
 func (m *managed) replicas(t *testing.T) programs {
 	t.Helper()
+	m.mounts(t)
 	var (
 		ps    programs
 		ports []int
@@ -212,7 +244,7 @@ func (m *managed) follow(t *testing.T, ps programs, leaf *x509.Certificate, auth
 	var (
 		p      passage
 		begin  = time.Now()
-		roots  = rotation.Bundle(authorities)
+		roots  = certs.Bundle(authorities)
 		serves = map[*program]bool{}
 	)
 	support.Eventually(t, "the new certificate is served", func() error {
@@ -314,7 +346,6 @@ func (m *managed) install(t *testing.T) {
 	m.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, clientcmd.WriteToFile(*config, m.kubeconfig))
 	for _, right := range []authorizationv1.ResourceAttributes{ // one of each role
-		{Namespace: m.name, Verb: "watch", Resource: "secrets", Name: m.leafSecret()},
 		{Verb: "watch", Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: m.name},
 		{Verb: "watch", Resource: "namespaces"},
 	} {

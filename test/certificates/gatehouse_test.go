@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -69,23 +71,34 @@ func (h *hook) certs(ctx context.Context, command string, flags ...string) (stri
 	}, flags...)...)
 }
 
-// The program rotates its CA when an administrator says so, and no call fails.
+// The program rotates its CA when an administrator says so, and no call fails. The second time, the replica that rotates is killed
+// in the middle, and another goes on.
 func TestGatehouseRotates(t *testing.T) {
 	h := newHook(t)
 	ps := h.programs(t, 3)
 	l := h.load(t, ps.connections)
 	l.more(t, enough/10)
-	for _, flags := range [][]string{{"--wait"}, {"--wait", "--emergency"}} {
-		before := h.inPhase(t, rotation.Stable)
+	for _, killed := range []bool{false, true} {
+		before := h.inPhase(t, certs.Stable)
 		target := l.Calls() + enough
-		said, err := h.certs(t.Context(), "rotate", flags...)
-		must(t, err)
-		if !strings.Contains(said, "done: the old CA is removed") {
-			t.Errorf("gatehouse certs rotate %q says %q", flags, said)
+		done := make(chan error, 1)
+		var said string
+		go func() {
+			var err error
+			said, err = h.certs(t.Context(), "rotate", "--wait")
+			done <- err
+		}()
+		if killed {
+			h.inPhase(t, certs.Published)
+			h.restartLeader(t, ps, l)
 		}
-		after := h.inPhase(t, rotation.Stable)
-		if after.Current.Cert.Equal(before.Current.Cert) {
-			t.Errorf("gatehouse certs rotate %q came back with the old CA", flags)
+		must(t, <-done)
+		if !strings.Contains(said, "done: the old CA is removed") {
+			t.Errorf("gatehouse certs rotate says %q", said)
+		}
+		after := h.inPhase(t, certs.Stable)
+		if after.Active.Cert.Equal(before.Active.Cert) {
+			t.Error("gatehouse certs rotate came back with the old CA")
 		}
 		must(t, h.trusts(t.Context(), after))
 		l.more(t, max(workers, target-l.Calls()))
@@ -95,4 +108,31 @@ func TestGatehouseRotates(t *testing.T) {
 	if err != nil {
 		t.Errorf("gatehouse certs status: %v: %s", err, said)
 	}
+}
+
+// restartLeader kills the replica that is elected, once it gets no more calls, and starts another.
+func (h *hook) restartLeader(t *testing.T, ps programs, l *load) {
+	t.Helper()
+	lease, err := h.Client().CoordinationV1().Leases(h.name).Get(t.Context(), "gatehouse-leader", metav1.GetOptions{})
+	must(t, err)
+	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	var others []int
+	var leader *program
+	for _, p := range ps {
+		if p.name == name {
+			leader = p
+		} else {
+			others = append(others, p.port())
+		}
+	}
+	if leader == nil {
+		t.Fatalf("the leader is %q", name)
+	}
+	h.endpoints(t, others...)
+	l.last(t, lag)
+	leader.Kill()
+	server := h.serve(t, name)
+	leader.Server = server
+	leader.set(server.Reviews.String())
+	h.endpoints(t, append(others, leader.port())...)
 }

@@ -18,7 +18,7 @@ const thinking = 15 * time.Millisecond
 // network is a slow way to one server, which counts connections.
 type network struct {
 	listener net.Listener
-	target   string
+	target   atomic.Pointer[string]
 	// connections are how many there have been.
 	connections atomic.Int64
 }
@@ -28,7 +28,8 @@ func newNetwork(t *testing.T, target string) *network {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(cluster.ListenAddress(), "0"))
 	must(t, err)
-	n := &network{listener: listener, target: target}
+	n := &network{listener: listener}
+	n.set(target)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() {
 		cancel()
@@ -47,13 +48,16 @@ func newNetwork(t *testing.T, target string) *network {
 	return n
 }
 
+// set changes where it leads.
+func (n *network) set(target string) { n.target.Store(&target) }
+
 func (n *network) port() int { return n.listener.Addr().(*net.TCPAddr).Port }
 
 func (n *network) carry(ctx context.Context, client net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	context.AfterFunc(ctx, func() { _ = client.Close() })
-	server, err := new(net.Dialer).DialContext(ctx, "tcp", n.target)
+	server, err := new(net.Dialer).DialContext(ctx, "tcp", *n.target.Load())
 	if err != nil {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
@@ -39,7 +39,7 @@ func TestAPIServerOutage(t *testing.T) {
 			ps := h.programs(t, 2)
 			caller := h.caller(t)
 			support.Eventually(t, "a first call", func() error { return caller.call(t.Context()) })
-			h.inPhase(t, rotation.Stable)
+			h.inPhase(t, certs.Stable)
 			stored, err := h.secret(t.Context())
 			must(t, err)
 			registered, err := h.configurations().Get(t.Context(), h.name, metav1.GetOptions{})

@@ -8,12 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
@@ -22,7 +21,7 @@ func (h *hook) secret(ctx context.Context) (*corev1.Secret, error) {
 }
 
 // state is what is in the Secret. What is damaged is an error.
-func (h *hook) state(ctx context.Context) (*rotation.State, error) {
+func (h *hook) state(ctx context.Context) (*certs.State, error) {
 	found, err := h.secret(ctx)
 	if err != nil {
 		return nil, err
@@ -31,26 +30,26 @@ func (h *hook) state(ctx context.Context) (*rotation.State, error) {
 }
 
 // decode reads a state as replicas do, and the bundle beside it, which they only write.
-func decode(data map[string][]byte) (*rotation.State, error) {
-	s, err := rotation.Decode(data)
+func decode(data map[string][]byte) (*certs.State, error) {
+	s, err := certs.Decode(data)
 	if err != nil {
 		return nil, err
 	}
-	if want := rotation.Bundle(s.Trusted(time.Now())); !bytes.Equal(data[rotation.KeyBundle], want) {
-		return nil, fmt.Errorf("%s is not the bundle of the CAs that are there", rotation.KeyBundle)
+	if want := certs.Bundle(s.Trusted()); !bytes.Equal(data[certs.KeyBundle], want) {
+		return nil, fmt.Errorf("%s is not the bundle of the CAs that are there", certs.KeyBundle)
 	}
 	return s, nil
 }
 
 // inPhase waits until the state has come to a phase, and returns it.
-func (h *hook) inPhase(t *testing.T, phase rotation.Phase) *rotation.State {
+func (h *hook) inPhase(t *testing.T, phase certs.Phase) *certs.State {
 	t.Helper()
-	var s *rotation.State
+	var s *certs.State
 	support.Eventually(t, "phase "+string(phase), func() error {
 		var err error
 		s, err = h.state(t.Context())
-		if err == nil && s.Phase != phase {
-			err = fmt.Errorf("it is in phase %s", s.Phase)
+		if err == nil && s.Phase() != phase {
+			err = fmt.Errorf("it is in phase %s", s.Phase())
 		}
 		return err
 	})
@@ -58,9 +57,9 @@ func (h *hook) inPhase(t *testing.T, phase rotation.Phase) *rotation.State {
 }
 
 // trusts reports whether the registration trusts what the state says.
-func (h *hook) trusts(ctx context.Context, s *rotation.State) error {
+func (h *hook) trusts(ctx context.Context, s *certs.State) error {
 	bundle, err := h.bundle(ctx)
-	if err == nil && s != nil && !bytes.Equal(bundle, rotation.Bundle(s.Trusted(time.Now()))) {
+	if err == nil && s != nil && !bytes.Equal(bundle, certs.Bundle(s.Trusted())) {
 		err = errors.New("the registration trusts something else than the state says")
 	}
 	return err

@@ -40,7 +40,7 @@ type hook struct {
 const (
 	// service is the name of a hook's Service.
 	service = "webhook"
-	// secret is the name of a hook's Secret, and of the group of its replicas.
+	// secret is the name of a hook's Secret.
 	secret = "ca"
 )
 

@@ -232,7 +232,7 @@ func (l *reviewLoad) check(t *testing.T) {
 // leaderOf is the replica that was elected last.
 func (m *managedInstall) leaderOf(t *testing.T) string {
 	t.Helper()
-	lease, err := m.Client().CoordinationV1().Leases(system).Get(t.Context(), "gatehouse-status", metav1.GetOptions{})
+	lease, err := m.Client().CoordinationV1().Leases(system).Get(t.Context(), "gatehouse-leader", metav1.GetOptions{})
 	must(t, err)
 	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	return name
@@ -350,11 +350,20 @@ func TestRegistrationIsTakenOver(t *testing.T) {
 	}
 	// Nothing is narrowed while webhooks are missing that the policies need, but what is there is taken over.
 	support.Eventually(t, "that Gatehouse manages the rules", func() error {
-		output, err := w.Kubectl(t.Context(), "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "--show-managed-fields", "--output", "yaml").CombinedOutput()
-		if n := strings.Count(string(output), "manager: gatehouse-registration:gatehouse-system"); err == nil && n != 2 {
-			err = fmt.Errorf("it manages %d configurations", n)
+		mutating, err := m.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "gatehouse", metav1.GetOptions{})
+		must(t, err)
+		validating, err := m.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "gatehouse", metav1.GetOptions{})
+		must(t, err)
+		n := 0
+		for _, f := range slices.Concat(mutating.ManagedFields, validating.ManagedFields) {
+			if f.Manager == "gatehouse" && strings.Contains(f.FieldsV1.String(), `"f:rules"`) {
+				n++
+			}
 		}
-		return err
+		if n != 2 {
+			return fmt.Errorf("it manages the rules of %d configurations", n)
+		}
+		return nil
 	})
 	// Then what is applied has no rules any more.
 	m.printing = static

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -158,8 +157,8 @@ func (m *managedInstall) sentBy(t *testing.T) float64 {
 	return all - documents
 }
 
-// The registration follows the policies: what they match is sent once all replicas use them, and nothing else. Whoever takes a
-// field is named, and keeps it. Gatehouse's account can change nothing else, and uninstall removes all of it.
+// The registration follows the policies: what they match is sent, and nothing else. What somebody else
+// changes is restored. Gatehouse's account can change nothing else, and uninstall removes all of it.
 func TestRegistrationFollowsPolicies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,9 +206,8 @@ func TestRegistrationFollowsPolicies(t *testing.T) {
 	}
 	m.hasRules(t, maps)
 
-	m.isLeftToOthers(t)
+	m.isRestored(t)
 	m.isGuarded(t)
-	m.isSharedWithAnother(t)
 
 	output, err := gatehouse.Run(t.Context(), "uninstall", "--kubeconfig", w.Kubeconfig(), "--yes")
 	if err != nil {
@@ -224,80 +222,29 @@ func TestRegistrationFollowsPolicies(t *testing.T) {
 	}
 }
 
-// isLeftToOthers takes the rules by force, as a person or a GitOps tool does, and gives them back.
-func (m *managedInstall) isLeftToOthers(t *testing.T) {
+// isRestored takes the rules by force, as a person or a GitOps tool does, and removes them, and writes as a leader does that does not
+// know yet that it is none any more.
+func (m *managedInstall) isRestored(t *testing.T) {
 	t.Helper()
-	apply := func(fields string) {
-		t.Helper()
-		text := `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"gatehouse"},
-			"webhooks":[{"name":"fail.validate.gatehouse.dev"` + fields + `}]}`
+	apply := func(manager, version, rules string) error {
+		text := `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"gatehouse"` + version + `},
+			"webhooks":[{"name":"fail.validate.gatehouse.dev","rules":[` + rules + `]}]}`
 		_, err := m.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), m.name, types.ApplyPatchType, []byte(text),
-			metav1.PatchOptions{FieldManager: "somebody", Force: new(true)})
-		must(t, err)
-	}
-	theirs := map[string][]string{"fail.validate": {"/configmaps DELETE"}}
-	apply(`,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["DELETE"],"resources":["configmaps"]}]`)
-	m.hasConditions(t, "admissionpolicy", "", "maps", "Degraded=True/NotSent", `configmaps:CREATE: not sent to Gatehouse yet: field manager "somebody" has set rules of webhook "fail.validate.gatehouse.dev"`)
-	m.hasRules(t, theirs)
-	// A webhook that is not taken is still managed.
-	must(t, m.apply(t.Context(), policyAbout("secrets", "secrets", "Ignore")))
-	theirs["ignore.validate"] = []string{"/secrets CREATE"}
-	m.hasRules(t, theirs)
-	m.hasConditions(t, "admissionpolicy", "", "secrets", inUse, healthy)
-	output, err := m.Kubectl(t.Context(), "delete", "admissionpolicy", "secrets").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	apply("")
-	m.hasRules(t, map[string][]string{"fail.validate": {"/configmaps CREATE"}})
-	m.hasConditions(t, "admissionpolicy", "", "maps", inUse, healthy)
-	// What is removed without being taken is written again.
-	output, err = m.Kubectl(t.Context(), "patch", "validatingwebhookconfiguration", "gatehouse", "--type=json", `--patch=[{"op":"remove","path":"/webhooks/0/rules"}]`).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	m.hasRules(t, map[string][]string{"fail.validate": {"/configmaps CREATE"}})
-}
-
-// isSharedWithAnother starts an install of another namespace that manages the same configurations, and writes as a leader does that
-// does not know yet that it is none any more.
-func (m *managedInstall) isSharedWithAnother(t *testing.T) {
-	t.Helper()
-	stale := func() error {
-		text := `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"gatehouse","resourceVersion":"1"},
-			"webhooks":[{"name":"fail.validate.gatehouse.dev","rules":[]}]}`
-		_, err := m.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), m.name, types.ApplyPatchType, []byte(text),
-			metav1.PatchOptions{FieldManager: "gatehouse-registration:" + system, Force: new(true)})
+			metav1.PatchOptions{FieldManager: manager, Force: new(true)})
 		return err
 	}
-	if err := stale(); !apierrors.IsConflict(err) {
-		t.Errorf("the write of a leader that has read an earlier version: got %v, want a conflict", err)
-	}
-	must(t, m.CreateNamespace(t.Context(), "gatehouse-other", nil))
-	log := m.path("other.log")
-	showIfFailed(t, "other", log)
-	other, err := gatehouse.Start(t.Context(), log, slices.Concat(m.flags, []string{"--replica", "other", "--namespace", "gatehouse-other", "--kubeconfig", m.Kubeconfig()})...)
-	must(t, err)
-	defer other.Kill()
-	support.Eventually(t, "that both manage the rules", func() error {
-		c, err := m.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), m.name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(c.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == "gatehouse-registration:gatehouse-other" }) {
-			return errors.New("the other install has written nothing")
-		}
-		return nil
-	})
-	must(t, m.apply(t.Context(), policyAbout("shared", "secrets", "Fail")))
-	both := map[string][]string{"fail.validate": {"/configmaps CREATE", "/secrets CREATE"}}
-	m.hasRules(t, both)
-	m.hasConditions(t, "admissionpolicy", "", "shared", inUse, healthy)
-	output, err := m.Kubectl(t.Context(), "delete", "admissionpolicy", "shared").CombinedOutput()
+	ours := map[string][]string{"fail.validate": {"/configmaps CREATE"}}
+	must(t, apply("somebody", "", `{"apiGroups":[""],"apiVersions":["v1"],"operations":["DELETE"],"resources":["configmaps"]}`))
+	m.hasRules(t, ours)
+	m.hasConditions(t, "admissionpolicy", "", "maps", inUse, healthy)
+	output, err := m.Kubectl(t.Context(), "patch", "validatingwebhookconfiguration", "gatehouse", "--type=json", `--patch=[{"op":"remove","path":"/webhooks/0/rules"}]`).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	m.hasRules(t, map[string][]string{"fail.validate": {"/configmaps CREATE"}})
+	m.hasRules(t, ours)
+	if err := apply("gatehouse", `,"resourceVersion":"1"`, ""); !apierrors.IsConflict(err) {
+		t.Errorf("the write of a leader that has read an earlier version: got %v, want a conflict", err)
+	}
 }
 
 // isGuarded tries with the token of the account what it is not for.

@@ -3,13 +3,12 @@ package app
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 )
 
@@ -21,8 +20,6 @@ type CertificateOptions struct {
 	selfSigned                      []string
 	selfSignedDir, selfSignedSecret string
 	caDuration, duration            time.Duration
-
-	certManager string
 
 	registrations []string
 	publish       bool
@@ -48,12 +45,11 @@ func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.selfSigned, "self-signed", nil, "DNS names and IP addresses for certificates of a self-signed CA; replaces --tls-cert and --tls-key")
 	flags.StringVar(&f.selfSignedSecret, "self-signed-secret", "", "Secret that stores the CA for all replicas, NAMESPACE/NAME, with --self-signed")
 	flags.StringVar(&f.selfSignedDir, "self-signed-dir", "", "directory that stores the CA, and a client certificate for the API server, with --self-signed")
-	flags.DurationVar(&f.caDuration, "self-signed-ca-duration", rotation.DefaultCALife, "lifetime of a CA, with --self-signed; it is replaced after two thirds of that")
-	flags.DurationVar(&f.duration, "self-signed-duration", rotation.DefaultLeafLife, "lifetime of a serving certificate, with --self-signed; it is renewed after two thirds of that")
-	flags.StringVar(&f.certManager, "cert-manager", "", "Certificate of cert-manager, NAMESPACE/NAME, whose Secret is served; replaces --tls-cert and --tls-key")
-	flags.StringSliceVar(&f.registrations, "registration", nil, "webhook configurations that must trust the serving certificate before this replica is ready: NAME, mutating/NAME or validating/NAME; empty for none (default \""+install.DefaultRegistration+"\" with --self-signed-secret and --cert-manager)")
+	flags.DurationVar(&f.caDuration, "self-signed-ca-duration", certs.DefaultCALife, "lifetime of a CA, with --self-signed; it is replaced after two thirds of that")
+	flags.DurationVar(&f.duration, "self-signed-duration", certs.DefaultLeafLife, "lifetime of a serving certificate, with --self-signed; it is renewed after two thirds of that")
+	flags.StringSliceVar(&f.registrations, "registration", nil, "webhook configurations that must trust the serving certificate before this replica is ready: NAME, mutating/NAME or validating/NAME; empty for none (default \""+install.DefaultRegistration+"\" with --self-signed-secret)")
 	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "write the CA into the caBundle of each --registration, and restore it after changes (default true with --self-signed-secret)")
-	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "how long every --registration must trust a new CA before a certificate of it is served")
+	flags.DurationVar(&f.hold, "rotation-hold", certs.DefaultHold, "how long every --registration must trust a new CA before a certificate of it is served")
 	flags.StringVar(&f.replica, "replica", "", "unique name of this replica (default: the host name, which is the pod's name)")
 	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file with the CAs of client certificates; /authenticate rejects other callers (default with --self-signed-dir: the CA of that directory)")
 	flags.BoolVar(&f.requireClientForAll, "require-client-certificate", false, "reject callers of /mutate and /validate that have no client certificate of --client-ca")
@@ -73,10 +69,8 @@ func (f *CertificateOptions) Validate(cluster bool) []error {
 	}
 	if f.changed("publish-ca-bundle") && f.publish {
 		switch {
-		case f.changed("cert-manager"):
-			problem("--publish-ca-bundle and --cert-manager exclude each other: cert-manager's cainjector writes the caBundle (hint: 'gatehouse manifests --certificates cert-manager' prints its annotation)")
 		case f.changed("tls-cert"):
-			problem("--publish-ca-bundle and --tls-cert exclude each other: Gatehouse does not know the CA of these files (hint: write the CA into the caBundle with the program that renews the files)")
+			problem("--publish-ca-bundle and --tls-cert exclude each other: Gatehouse does not know the CA of these files (hint: the program that renews them writes it; for cert-manager, 'gatehouse manifests --certificates cert-manager' prints the annotation)")
 		case f.changed("self-signed") && !f.changed("self-signed-secret") && !f.changed("self-signed-dir"):
 			problem("--publish-ca-bundle needs a stored CA: set --self-signed-secret or --self-signed-dir")
 		case len(f.registrationNames()) == 0:
@@ -85,9 +79,6 @@ func (f *CertificateOptions) Validate(cluster bool) []error {
 	}
 	if _, _, err := install.ParseNamespacedName(f.selfSignedSecret); err != nil {
 		problem("--self-signed-secret: %w (hint: %s)", err, install.DefaultCASecret)
-	}
-	if _, _, err := install.ParseNamespacedName(f.certManager); err != nil {
-		problem("--cert-manager: %w (hint: %s/%s)", err, install.DefaultNamespace, install.DefaultRegistration)
 	}
 	if _, err := f.parsedRegistrations(); err != nil {
 		problems = append(problems, err)
@@ -123,7 +114,6 @@ func (f *CertificateOptions) checkSource() []error {
 		{"self-signed", len(f.selfSigned) == 0},
 		{"self-signed-secret", f.selfSignedSecret == ""},
 		{"self-signed-dir", f.selfSignedDir == ""},
-		{"cert-manager", f.certManager == ""},
 		{"replica", f.replica == ""},
 		{"client-ca", f.clientCA == ""},
 	} {
@@ -132,24 +122,13 @@ func (f *CertificateOptions) checkSource() []error {
 		}
 	}
 	files := f.changed("tls-cert") || f.changed("tls-key")
-	var sources []string
-	if files {
-		sources = append(sources, "--tls-cert")
-	}
-	for _, flag := range []string{"self-signed", "cert-manager"} {
-		if f.changed(flag) {
-			sources = append(sources, "--"+flag)
-		}
-	}
 	switch {
-	case len(sources) == 2:
-		problem("%s and %s exclude each other", sources[0], sources[1])
-	case len(sources) > 2:
-		problem("%s exclude each other", strings.Join(sources, ", "))
+	case files && f.changed("self-signed"):
+		problem("--tls-cert and --self-signed exclude each other")
 	case files && (!f.changed("tls-cert") || !f.changed("tls-key")):
 		problem("--tls-cert and --tls-key must both be given")
-	case len(sources) == 0:
-		problem("no certificate: set --tls-cert and --tls-key, --cert-manager, or --self-signed with the names and addresses that the API server calls (hint: --self-signed 127.0.0.1)")
+	case !files && !f.changed("self-signed"):
+		problem("no certificate: set --tls-cert and --tls-key, or --self-signed with the names and addresses that the API server calls (hint: --self-signed 127.0.0.1)")
 	}
 	return problems
 }
@@ -159,12 +138,12 @@ func (f *CertificateOptions) checkNeeds(cluster bool) []error {
 	const (
 		anyCluster = "--in-cluster or --kubeconfig"
 		hold       = "--self-signed or --registration"
-		shared     = "--self-signed-secret, --self-signed-dir, --cert-manager, --registration, --custom-resources or --record"
+		shared     = "--self-signed-secret, --self-signed-dir, --registration, --custom-resources or --record"
 	)
 	var (
 		problems []error
 		hasNames = len(f.registrationNames()) > 0
-		share    = hasNames || f.changed("self-signed-secret") || f.changed("self-signed-dir") || f.changed("cert-manager")
+		share    = hasNames || f.changed("self-signed-secret") || f.changed("self-signed-dir")
 	)
 	for _, needs := range []struct {
 		flag  string
@@ -176,7 +155,6 @@ func (f *CertificateOptions) checkNeeds(cluster bool) []error {
 		{"self-signed-secret", cluster, anyCluster},
 		{"self-signed-duration", f.changed("self-signed"), "--self-signed"},
 		{"self-signed-ca-duration", f.changed("self-signed"), "--self-signed"},
-		{"cert-manager", cluster, anyCluster},
 		{"registration", cluster || !hasNames, anyCluster},
 		{"rotation-hold", hasNames || f.changed("self-signed"), hold},
 		{"replica", share || f.changed("custom-resources") || f.changed("record"), shared},
@@ -192,7 +170,7 @@ func (f *CertificateOptions) checkNeeds(cluster bool) []error {
 // registrationNames returns the names of the webhook configurations that must trust the
 // serving certificate, independent of who writes their bundles.
 func (f *CertificateOptions) registrationNames() []string {
-	if !f.changed("registration") && (f.selfSignedSecret != "" || f.certManager != "") {
+	if !f.changed("registration") && f.selfSignedSecret != "" {
 		return []string{install.DefaultRegistration}
 	}
 	return f.registrations
@@ -206,17 +184,17 @@ func (f *CertificateOptions) publishesBundles() bool {
 	return f.selfSignedSecret != "" && len(f.registrationNames()) > 0
 }
 
-func (f *CertificateOptions) parsedRegistrations() ([]cabundle.Registration, error) {
+func (f *CertificateOptions) parsedRegistrations() ([]registration.Name, error) {
 	var (
-		list     []cabundle.Registration
+		list     []registration.Name
 		problems []error
 	)
-	for _, name := range f.registrationNames() {
-		r, err := cabundle.ParseRegistration(name)
+	for _, text := range f.registrationNames() {
+		name, err := registration.ParseName(text)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("--registration: %w", err))
 		}
-		list = append(list, r)
+		list = append(list, name)
 	}
 	return list, errors.Join(problems...)
 }

@@ -33,8 +33,7 @@ func certificateFlagsOf(t *testing.T, args ...string) *CertificateOptions {
 func TestRegistrationsOfSources(t *testing.T) {
 	t.Parallel()
 	const (
-		secret      = "--self-signed=127.0.0.1 --self-signed-secret=a/b"
-		certManager = "--cert-manager=a/b"
+		secret = "--self-signed=127.0.0.1 --self-signed-secret=a/b"
 	)
 	for _, c := range []struct {
 		name, flags, registrations string
@@ -46,9 +45,6 @@ func TestRegistrationsOfSources(t *testing.T) {
 		{"a Secret and a name, and others write", secret + " --registration=mine --publish-ca-bundle=false", "mine", false},
 		{"a Secret and no name", secret + " --registration=", "", false},
 		{"a Secret and no name, and others write", secret + " --registration= --publish-ca-bundle=false", "", false},
-		{"cert-manager", certManager, "gatehouse", false},
-		{"cert-manager, and others write", certManager + " --publish-ca-bundle=false", "gatehouse", false},
-		{"cert-manager and no name", certManager + " --registration=", "", false},
 		{"memory", "--self-signed=127.0.0.1", "", false},
 		{"memory and a name", "--self-signed=127.0.0.1 --registration=mine", "mine", false},
 	} {
@@ -60,14 +56,24 @@ func TestRegistrationsOfSources(t *testing.T) {
 			}
 			log := slog.New(slog.DiscardHandler)
 			ctx, cancel := context.WithCancel(t.Context())
-			cs, err := f.certificates(ctx, &rest.Config{Host: "https://127.0.0.1:1"}, log, certmetrics.New[string](prometheus.NewRegistry(), nil))
+			access := &rest.Config{Host: "https://127.0.0.1:1"}
+			client, err := f.certificateClient(access)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if read := cs.watcher != nil; read != (c.registrations != "") {
+			options := &Options{CertificateOptions: *f}
+			called, err := options.registrations(access, client, nil, log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cs, err := f.certificates(ctx, client, called.trusted(), nil, certmetrics.New[string](prometheus.NewRegistry(), nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if read := called.reader != nil; read != (c.registrations != "") {
 				t.Errorf("reads back: %v", read)
 			}
-			if writes := cs.publisher != nil; writes != c.published {
+			if writes := called.writer != nil; writes != c.published {
 				t.Errorf("writes: %v", writes)
 			}
 			if ready := cs.ready(); (ready == nil) != (c.registrations == "" && c.name == "memory") {
@@ -75,6 +81,7 @@ func TestRegistrationsOfSources(t *testing.T) {
 			}
 			group := &errgroup.Group{}
 			cs.run(ctx, group)
+			called.run(ctx, group, cs, f.publishesBundles(), nil)
 			cancel()
 			if err := group.Wait(); err != nil {
 				t.Error(err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
@@ -70,7 +69,7 @@ func (f *OperationOptions) tracer(replica string, log *slog.Logger) (*tracing.Tr
 	}
 	log.Info("tracing enabled", "endpoint", endpoint.String(), "ratioWithoutTrace", f.tracingRatio)
 	return tracing.New(tracing.Config{
-		Endpoint: endpoint, Ratio: f.tracingRatio, Version: build.Version(), Instance: certstore.ReplicaName(replica), Log: log,
+		Endpoint: endpoint, Ratio: f.tracingRatio, Version: build.Version(), Instance: replicaName(replica), Log: log,
 	}), nil
 }
 

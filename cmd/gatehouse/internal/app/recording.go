@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
@@ -118,14 +117,14 @@ func (f *RecordingOptions) recording(ctx context.Context, replica, namespace str
 	if err != nil {
 		return nil, err
 	}
-	notify, err := recordingEvents(ctx, certstore.ReplicaName(replica), namespace, access, log)
+	notify, err := recordingEvents(ctx, replicaName(replica), namespace, access, log)
 	if err != nil {
 		return nil, err
 	}
 	size, _ := f.bytes() // checked with the flags
 	log.Info("recording enabled", "dir", f.dir, "maxBytes", size, "maxAge", f.maxAge.String())
 	return &recording{log: log, redactor: rules.Redactor, recorder: record.New(record.Options{
-		Dir: f.dir, Replica: certstore.ReplicaName(replica), Rules: rules, MaxBytes: size, MaxAge: f.maxAge, Notify: notify, Log: log,
+		Dir: f.dir, Replica: replicaName(replica), Rules: rules, MaxBytes: size, MaxAge: f.maxAge, Notify: notify, Log: log,
 	})}, nil
 }
 

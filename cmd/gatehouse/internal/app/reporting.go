@@ -15,18 +15,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/background"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/podcount"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/leader"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -37,15 +34,10 @@ import (
 // reporting writes the status of custom resources, and does what one replica of the install does.
 type reporting struct {
 	status        *status.Controller
-	candidate     *leader.Candidate
-	registrations *cluster.Registrations
+	registrations *registrations
 	// audits is nil without --audit-every, and pods without --count-pods-every.
 	audits *background.Controller
 	pods   *podcount.Counter
-	// rules is nil without --manage-registration.
-	rules *managedRules
-	// assumed reports whether the registrations are the default because no flag names them.
-	assumed bool
 }
 
 // Requests of status have a client of their own, so that they never delay
@@ -59,28 +51,30 @@ const (
 // configurations do not send, and on what it costs that they send everything. It is nil while
 // these are not known. The configuration has the kinds of workloads.
 func (r *reporting) notSent(c *config.Config) func(object any) (notSent, warnings []string) {
-	if r.rules != nil {
-		r.rules.use(c)
+	rules := r.registrations.rules
+	if rules != nil {
+		rules.use(c)
+		r.registrations.writer.Poke()
 	}
-	if r.registrations == nil {
+	if r.registrations.reader == nil {
 		return nil
 	}
-	mutating, knowsMutating := r.registrations.Mutating()
-	validating, knowsValidating := r.registrations.Validating()
-	if !knowsMutating || !knowsValidating || r.assumed && len(mutating)+len(validating) == 0 {
+	mutating, knowsMutating := r.registrations.reader.Mutating()
+	validating, knowsValidating := r.registrations.reader.Validating()
+	if !knowsMutating || !knowsValidating || r.registrations.assumed && len(mutating)+len(validating) == 0 {
 		return nil
 	}
 	ofProfiles, workloads, sent := registration.ProfilesNotSent(mutating), workload.FromAPI(c.Workloads()), registration.SentBy(validating)
-	if r.rules != nil {
-		sent = sent.Managed(r.rules.publisher.Hint())
+	if rules != nil {
+		sent = sent.Managed(r.registrations.writer.Hint())
 	}
 	return func(object any) (notSent, warnings []string) {
 		switch o := object.(type) {
 		case *v1alpha1.SidecarProfile:
 			return ofProfiles, nil
 		case *v1alpha1.AdmissionPolicy:
-			if r.rules != nil && registration.MatchesEverything(o) {
-				warnings = []string{r.rules.publisher.Cost()}
+			if rules != nil && registration.MatchesEverything(o) {
+				warnings = []string{matchesEverything}
 			}
 			return registration.NotSent(o, workloads, sent), warnings
 		default:
@@ -92,18 +86,15 @@ func (r *reporting) notSent(c *config.Config) func(object any) (notSent, warning
 // follow connects the reconciler with its reports.
 func (r *reporting) follow(c *active.Reconciler) {
 	c.Report = func(report status.Report) {
-		if r.rules != nil {
-			report.Needs = r.rules.report()
-		}
 		r.status.Use(report)
 	}
 	c.NotSent = r.notSent
-	if r.registrations != nil {
-		c.Renotify[0] = r.registrations.Changed()
+	if r.registrations.reader != nil {
+		c.Renotify[0] = r.registrations.reader.Noticed()
 	}
-	if r.rules != nil {
-		r.rules.complete = func() bool { return c.CheckComplete() == nil }
-		c.Renotify[1] = r.rules.publisher.Changed()
+	if r.registrations.rules != nil {
+		r.registrations.rules.complete = func() bool { return c.CheckComplete() == nil }
+		c.Renotify[1] = r.registrations.writer.Changed()
 	}
 }
 
@@ -123,10 +114,10 @@ func (r *reporting) details() []string {
 	return []string{r.audits.Details()}
 }
 
-// run writes reports until the context ends.
-func (r *reporting) run(ctx context.Context, group *errgroup.Group) {
+// elected returns what the elected replica does.
+func (r *reporting) elected() []func(context.Context) {
 	if r == nil {
-		return
+		return nil
 	}
 	elected := []func(context.Context){r.status.Lead}
 	if r.pods != nil {
@@ -135,20 +126,23 @@ func (r *reporting) run(ctx context.Context, group *errgroup.Group) {
 	if r.audits != nil {
 		elected = append(elected, r.audits.Run)
 	}
-	if r.rules != nil {
-		elected = append(elected, r.rules.publisher.Lead)
+	return elected
+}
+
+// run writes reports until the context ends.
+func (r *reporting) run(ctx context.Context, group *errgroup.Group) {
+	if r == nil {
+		return
 	}
-	for _, run := range []func(context.Context){r.status.Run, func(ctx context.Context) { r.candidate.Run(ctx, elected...) }} {
-		group.Go(func() error {
-			run(ctx)
-			return nil
-		})
-	}
+	group.Go(func() error {
+		r.status.Run(ctx)
+		return nil
+	})
 }
 
 // reports returns what writes the status of custom resources. The cluster need not be
 // reachable yet.
-func (f *Options) reports(ctx context.Context, access *rest.Config, world *cluster.Cluster, current *active.Active, load *reviewLoad, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
+func (f *Options) reports(ctx context.Context, access *rest.Config, called *registrations, current *active.Active, load *reviewLoad, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
 	unlimited := access
 	access = rest.CopyConfig(access)
 	access.UserAgent = "gatehouse-status/" + build.Version()
@@ -161,12 +155,9 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
 	}
-	replica, namespace := certstore.ReplicaName(f.replica), f.ownNamespace()
+	replica, namespace := replicaName(f.replica), f.ownNamespace()
 	recorder := events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: replica, Log: log})
-	r := &reporting{candidate: leader.New(leader.Config{
-		Leases: client.CoordinationV1(), Namespace: namespace, Name: install.DefaultGroup + "-status", Replica: replica, Log: log,
-	})}
-	metrics.Registry.MustRegister(r.candidate)
+	r := &reporting{registrations: called}
 	cfg := status.Config{
 		Client: objects, Leases: client.CoordinationV1(), Namespace: namespace, Group: install.DefaultGroup, Replica: replica,
 		Record: recorder.Write, Log: log,
@@ -189,18 +180,6 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 		return nil, err
 	}
 	metrics.Registry.MustRegister(r.status)
-	names := f.registrationNames()
-	if r.assumed = !f.changed("registration") && len(names) == 0; r.assumed {
-		names = []string{install.DefaultRegistration}
-	}
-	if len(names) > 0 {
-		r.registrations = world.Registrations(names)
-	}
-	if f.ManageRegistration {
-		if r.rules, err = f.managedRules(unlimited, names, r.status, metrics.Admissions, log); err != nil {
-			return nil, err
-		}
-	}
 	return r, nil
 }
 

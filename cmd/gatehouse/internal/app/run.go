@@ -69,10 +69,26 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	}
 	current := &active.Active{Dir: f.Config, Log: log, Metrics: metrics, Usage: usage, Seed: maphash.MakeSeed()}
 	configuration := &active.Reconciler{Dir: f.Config, Current: current, Cluster: lookups, Providers: providers, RefuseEmptied: f.OnEmptiedFile == EmptiedFileRefuse}
+	ofCertificates := certmetrics.New(metrics.Registry, server.HandshakeFailures())
+	client, err := f.certificateClient(access)
+	if err != nil {
+		return err
+	}
+	notify := f.certificateEvents(ctx, client, log, ofCertificates)
+	called, err := f.registrations(access, client, notify, log)
+	if err != nil {
+		return err
+	}
+	if called.candidate != nil {
+		metrics.Registry.MustRegister(called.candidate)
+	}
+	if called.writer != nil {
+		ofCertificates.Writer(called.writer)
+	}
 	var reports *reporting
 	load := &reviewLoad{since: time.Now()}
 	if f.CustomResources {
-		if reports, err = f.reports(ctx, access, lookups, current, load, log, metrics); err != nil {
+		if reports, err = f.reports(ctx, access, called, current, load, log, metrics); err != nil {
 			return err
 		}
 		reports.follow(configuration)
@@ -97,7 +113,6 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	if found.Err() != nil {
 		return configuration.Start(ctx, loaded, found) // which returns all problems
 	}
-	// Before this replica has a heartbeat: the others would wait for one that cannot serve.
 	var listen net.ListenConfig
 	reviews, err := listen.Listen(ctx, "tcp", f.Listen)
 	if err != nil {
@@ -109,8 +124,9 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 		return listenError("--ops-listen", err)
 	}
 	defer func() { _ = health.Close() }()
-	ofCertificates := certmetrics.New(metrics.Registry, server.HandshakeFailures())
-	certify := sync.OnceValues(func() (*certificates, error) { return f.certificates(ctx, access, log, ofCertificates) })
+	certify := sync.OnceValues(func() (*certificates, error) {
+		return f.certificates(ctx, client, called.trusted(), notify, ofCertificates)
+	})
 	var connecting sync.WaitGroup
 	if access != nil {
 		// In parallel with Start, because both wait for an API server that hangs.
@@ -122,7 +138,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	if err != nil {
 		if access != nil {
 			if made, failed := certify(); failed == nil {
-				made.leave(ctx)
+				made.release()
 			}
 		}
 		return err
@@ -166,6 +182,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 		return srv.Run(groupCtx)
 	})
 	certificates.run(background, group)
+	called.run(background, group, certificates, f.publishesBundles(), reports.elected())
 	for _, one := range usage {
 		group.Go(func() error {
 			one.Run(background)

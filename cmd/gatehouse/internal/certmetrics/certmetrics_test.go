@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,9 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
-	"github.com/gatehouse-dev/gatehouse/certs/source"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/certmetrics"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
 )
 
 func newMetrics() (*prometheus.Registry, *certmetrics.Metrics) {
@@ -42,45 +40,34 @@ func shows(t *testing.T, registry *prometheus.Registry, want string, names ...st
 	}
 }
 
-// TestCertificateEvents shows when what is in use ends, and counts from zero on. An
-// Event that says nothing of an end leaves the end that is known, and what was
-// published once is not what is in use.
+// TestCertificateEvents shows when what is in use ends. An Event that says nothing of an end leaves the end that is known.
 func TestCertificateEvents(t *testing.T) {
 	t.Parallel()
 	registry, observe := newMetrics()
-	names := []string{
-		"gatehouse_certificate_not_after_timestamp_seconds", "gatehouse_ca_bundle_overwritten_total", "gatehouse_ca_bundle_published_total",
-		"gatehouse_ca_bundle_publish_failures_total", "gatehouse_ca_recovered_total",
-	}
-	stats := cabundle.Stats{}
-	observe.Publisher(func() cabundle.Stats { return stats })
-	shows(t, registry, `gatehouse_ca_bundle_overwritten_total 0
-gatehouse_ca_bundle_publish_failures_total 0
-gatehouse_ca_bundle_published_total 0
-gatehouse_ca_recovered_total 0
-`, names...)
 	failed := errors.New("failed")
 	for _, e := range []certs.Event{
 		{Subject: certs.ServingCertificate, NotAfter: time.Unix(300, 0)},
 		{Subject: certs.SelfSignedCA, NotAfter: time.Unix(900, 0), Reason: certs.ReasonRotation, Message: "a new CA"},
 		{Subject: certs.SelfSignedCA, Reason: certs.ReasonStoreFailed, Err: failed},
-		{Subject: certs.SelfSignedCA, NotAfter: time.Unix(900, 0), Reason: certs.ReasonRecovered, Message: "written again"},
-		{Subject: certs.SelfSignedCA, NotAfter: time.Unix(900, 0), Reason: certs.ReasonRecovered, Message: "written again"},
 		{Subject: certs.ServingCertificate, Reason: certs.ReasonExpiring, Err: failed, NotAfter: time.Unix(400, 0)},
-		{Subject: cabundle.Subject, NotAfter: time.Unix(800, 0), Reason: certs.ReasonPublished, Message: "written"},
+		{Subject: registration.Subject, Reason: certs.ReasonWritten, Message: "written"},
 		{Subject: certs.ClientCA, NotAfter: time.Unix(600, 0)},
 	} {
 		observe.Certificate(e)
 	}
-	stats = cabundle.Stats{Published: 1, Overwritten: 3, Failed: 2}
-	shows(t, registry, `gatehouse_ca_bundle_overwritten_total 3
-gatehouse_ca_bundle_publish_failures_total 2
-gatehouse_ca_bundle_published_total 1
-gatehouse_ca_recovered_total 2
+	observe.CA(func() *certs.State { return &certs.State{Next: &certs.Authority{}} }, func() bool { return true })
+	observe.Writer(registration.NewWriter(registration.WriterConfig{}))
+	shows(t, registry, `gatehouse_ca_rotation_phase{phase="Activated"} 0
+gatehouse_ca_rotation_phase{phase="Published"} 1
+gatehouse_ca_rotation_phase{phase="Stable"} 0
+gatehouse_ca_store_last_successful 1
 gatehouse_certificate_not_after_timestamp_seconds{subject="client CA"} 600
 gatehouse_certificate_not_after_timestamp_seconds{subject="self-signed CA"} 900
 gatehouse_certificate_not_after_timestamp_seconds{subject="serving certificate"} 400
-`, names...)
+gatehouse_registration_overwritten_total 0
+gatehouse_registration_write_failures_total 0
+`, "gatehouse_certificate_not_after_timestamp_seconds", "gatehouse_registration_overwritten_total", "gatehouse_registration_write_failures_total",
+		"gatehouse_ca_rotation_phase", "gatehouse_ca_store_last_successful")
 }
 
 // TestRenewalRefused tells a renewal that somebody has to mend from one that waits,
@@ -100,7 +87,7 @@ func TestRenewalRefused(t *testing.T) {
 		{"another subject fails", certs.Event{Subject: certs.ClientCA, Err: failed}, "0"},
 		{"refused", certs.Event{Subject: certs.ServingCertificate, Err: failed}, "1"},
 		{"another subject is all right", certs.Event{Subject: certs.ClientCA}, "1"},
-		{"waits", certs.Event{Subject: certs.ServingCertificate, Err: fmt.Errorf("tls.crt: %w: why", source.ErrWaiting)}, "0"},
+		{"waits", certs.Event{Subject: certs.ServingCertificate, Err: fmt.Errorf("tls.crt: %w: why", certs.ErrWaiting)}, "0"},
 		{"expired", certs.Event{Subject: certs.ServingCertificate, Reason: certs.ReasonExpiring, Err: failed}, "1"},
 		{"in use with a remark", certs.Event{Subject: certs.ServingCertificate, Warnings: []string{"odd"}}, "0"},
 	} {
@@ -110,30 +97,15 @@ func TestRenewalRefused(t *testing.T) {
 	}
 }
 
-// TestBundles shows each registration, and survives one that is named twice: it is
-// trusted only if both say so.
-func TestBundles(t *testing.T) {
+// TestRegistrations shows each registration.
+func TestRegistrations(t *testing.T) {
 	t.Parallel()
 	registry, observe := newMetrics()
-	const mutating, validating = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
-	var trust atomic.Pointer[[]cabundle.Verdict]
-	trust.Store(new([]cabundle.Verdict))
-	observe.Bundles(func() []cabundle.Verdict { return *trust.Load() })
-	if n, err := testutil.GatherAndCount(registry, "gatehouse_ca_bundle_trusted"); err != nil || n != 0 {
-		t.Errorf("%d series without a registration (%v)", n, err)
-	}
-	trust.Store(&[]cabundle.Verdict{
-		{Kind: mutating, Name: "gatehouse", Trusted: true},
-		{Kind: validating, Name: "gatehouse"},
-		{Kind: validating, Name: "twice"},
-		{Kind: validating, Name: "twice", Trusted: true},
-		{Kind: mutating, Name: "twice", Trusted: true},
-		{Kind: mutating, Name: "twice", Trusted: true},
+	observe.Registrations(func() []registration.Verdict {
+		return []registration.Verdict{{Kind: registration.Mutating, Name: "gatehouse"}, {Kind: registration.Validating, Name: "gatehouse", Err: errors.New("no")}}
 	})
 	shows(t, registry, `gatehouse_ca_bundle_trusted{kind="MutatingWebhookConfiguration",name="gatehouse"} 1
-gatehouse_ca_bundle_trusted{kind="MutatingWebhookConfiguration",name="twice"} 1
 gatehouse_ca_bundle_trusted{kind="ValidatingWebhookConfiguration",name="gatehouse"} 0
-gatehouse_ca_bundle_trusted{kind="ValidatingWebhookConfiguration",name="twice"} 0
 `, "gatehouse_ca_bundle_trusted")
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("metrics: %v %v", problems, err)

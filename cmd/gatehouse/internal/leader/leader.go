@@ -1,5 +1,6 @@
-// Package leader elects the replica that does the background work of an install: it writes the status of custom
-// resources, audits what exists and counts pods. No decision about a request depends on it.
+// Package leader elects the replica that does the background work of an install: it rotates the CA, writes webhook
+// configurations and the status of custom resources, audits what exists and counts pods. No decision about a request depends on
+// it.
 package leader
 
 import (
@@ -61,8 +62,8 @@ func New(cfg Config) *Candidate {
 	return &Candidate{
 		cfg: cfg, identity: cfg.Replica + "_" + string(uuid.NewUUID()), problems: problemlog.New(cfg.Log, "election"),
 		leads: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "gatehouse_status_leader",
-			Help: "1 in the replica that is elected to write the status of custom resources, audit and count pods, else 0.",
+			Name: "gatehouse_leader",
+			Help: "1 in the replica that is elected to rotate the CA, write webhook configurations and status, audit and count pods, else 0.",
 		}),
 	}
 }
@@ -171,11 +172,11 @@ func (l *lock) note(err error, writes bool) error {
 	case errors.Is(err, context.Canceled), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
 		// They are part of an election.
 	default:
-		const cost = "nobody may write status, audit or count pods; everything else goes on"
+		const cost = "nobody may rotate the CA, write webhook configurations and status, audit or count pods; everything else goes on"
 		hint := cost
 		if class == apierr.Forbidden {
 			l.c.mayNotWrite = writes
-			hint = apierr.GrantHint("the Role gatehouse-resources in namespace \""+l.c.cfg.Namespace+"\"", "create, get and update", "leases in coordination.k8s.io; until then, "+cost)
+			hint = apierr.GrantHint("a Role in namespace \""+l.c.cfg.Namespace+"\"", "create, get and update", "leases in coordination.k8s.io; until then, "+cost)
 		}
 		l.c.problems.Report(what, string(class), "cannot take part in the "+what+": "+truncate.Bytes(err.Error(), maxError), hint)
 	}

@@ -62,7 +62,7 @@ func start(t *testing.T, server *fakeapi.Server, replica string, all *atomic.Int
 		all.Add(-1)
 		c.working.Add(-1)
 	}
-	one := New(Config{Leases: leases, Namespace: "gatehouse-system", Name: "gatehouse-status", Replica: replica, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
+	one := New(Config{Leases: leases, Namespace: "gatehouse-system", Name: "gatehouse-leader", Replica: replica, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
 	go func() {
 		defer close(done)
 		one.Run(ctx, work, work)
@@ -94,7 +94,7 @@ func TestElection(t *testing.T) {
 		a.away.Store(true)
 		pass(time.Minute)
 		want("a is cut off", 0, 2)
-		if text := a.log.String(); strings.Count(text, "WARN") != 1 || !strings.Contains(text, "cannot take part in the election by Lease gatehouse-system/gatehouse-status") {
+		if text := a.log.String(); strings.Count(text, "WARN") != 1 || !strings.Contains(text, "cannot take part in the election by Lease gatehouse-system/gatehouse-leader") {
 			t.Errorf("a logged\n%s", text)
 		}
 		a.away.Store(false)

@@ -18,8 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	certsource "github.com/gatehouse-dev/gatehouse/certs/source"
-	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -95,7 +94,7 @@ func post(ctx context.Context, t *testing.T, url string, body io.Reader) *http.R
 
 // authority issues the certificates of a test.
 type authority struct {
-	*certsource.SelfSigned
+	*certs.OwnCA
 
 	roots *x509.CertPool
 	// dir has the files for an API server.
@@ -104,22 +103,23 @@ type authority struct {
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
-	source, err := certsource.NewSelfSigned(t.Context(), certsource.SelfSignedConfig{Hosts: []string{"127.0.0.1"}})
+	dir := t.TempDir()
+	source, err := certs.NewOwnCA(t.Context(), certs.OwnCAConfig{Hosts: []string{"127.0.0.1"}, Store: certs.NewDirStore(dir), Alone: true})
+	if err == nil {
+		err = source.Healthy()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := authority{SelfSigned: source, roots: x509.NewCertPool(), dir: t.TempDir()}
-	if err := source.WriteDir(a.dir); err != nil {
-		t.Fatal(err)
-	}
-	a.roots.AddCert(source.State().Current.Cert)
+	a := authority{OwnCA: source, roots: x509.NewCertPool(), dir: dir}
+	a.roots.AddCert(source.State().Active.Cert)
 	return a
 }
 
 // clientCertificate returns a certificate that clients show.
 func (a authority) clientCertificate(t *testing.T) tls.Certificate {
 	t.Helper()
-	pair, err := tls.LoadX509KeyPair(filepath.Join(a.dir, certstore.ClientCertFile), filepath.Join(a.dir, certstore.ClientKeyFile))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(a.dir, certs.ClientCertFile), filepath.Join(a.dir, certs.ClientKeyFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,16 +19,16 @@ func newStatusCommand(s cli.Streams) *cobra.Command {
 	f := statusFlags{commonFlags: commonFlags{now: time.Now}}
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show CAs, replicas and the webhooks that trust them",
-		Long: `Status shows the state of a rotation and its next step, each CA, the certificate of
-each replica, and which CAs each webhook configuration trusts. It shows problems
-first, each with a remedy. Where no CA can be read, it makes a connection to each
-webhook, as probe does, to see whether its caBundle verifies the certificate.
+		Short: "Show CAs and the webhooks that trust them",
+		Long: `Status shows the state of a rotation and its next step, each CA, which CAs each webhook
+configuration trusts, and the Certificate and issuer of cert-manager if its cainjector
+writes the configuration. It shows problems first, each with a remedy. Where no CA can
+be read, it makes a connection to each webhook, as probe does, to see whether its
+caBundle verifies the certificate.
 
-It reads the Secret, the Leases of the replicas and the webhook configurations from
-the API server of the kubeconfig. With --dir it reads a directory, and the webhook
-configurations of --registration. It changes nothing and shows no key. A replica is
-"away" if it has not reported for a minute, which alone is a note and not a problem.
+It reads the Secret, the webhook configurations and cert-manager's objects from the API
+server of the kubeconfig. With --dir it reads a directory, and the webhook configurations
+of --registration. It changes nothing and shows no key.
 
 Exit codes: 0 everything is trusted and valid, 1 there is a problem, 2 cannot decide:
 something cannot be read, and the rest has no problem.`,
@@ -70,7 +71,7 @@ func (f *statusFlags) run(cmd *cobra.Command, s cli.Streams) error {
 }
 
 // print shows the view to people: problems first, then what comes next, then who
-// serves and who trusts what. Flush of out has the error.
+// trusts what. Flush of out has the error.
 func (v *statusView) print(out io.Writer) {
 	line := decision.LinePrinter(out)
 	for i := range v.Findings {
@@ -89,11 +90,7 @@ func (v *statusView) print(out io.Writer) {
 	}
 	line("%s, at %s", cli.OneLine(v.Store), cli.FormatTime(&v.At))
 	if v.Phase != "" {
-		cause := ""
-		if v.Cause != "" {
-			cause = ", cause " + string(v.Cause)
-		}
-		line("  phase: %s since %s%s", v.Phase, dated(*v.Since, v.At), cause)
+		line("  phase: %s since %s", v.Phase, dated(*v.Since, v.At))
 		line("  next: %s", v.Next.text(v.At))
 		for _, one := range v.Next.WaitsFor {
 			line("    waits for %s", cli.OneLine(one))
@@ -112,45 +109,38 @@ func (n *nextStep) text(now time.Time) string {
 }
 
 func (v *statusView) printTables(out io.Writer) {
-	var cas, replicas, webhooks [][]string
+	var cas, webhooks, issued [][]string
 	for i := range v.Authorities {
 		a := &v.Authorities[i]
 		cas = append(cas, []string{a.Role, strict.Printable(a.Subject), shortID(a.ID), dated(a.NotAfter, v.At)})
-	}
-	for i := range v.Replicas {
-		r := &v.Replicas[i]
-		ends, seen := "-", "-"
-		if r.NotAfter != nil {
-			ends = dated(*r.NotAfter, v.At)
-		}
-		if r.Seen != nil {
-			seen = dated(*r.Seen, v.At)
-		}
-		if r.Away {
-			seen += ", away"
-		}
-		issuer := cmp.Or(nameOf(r.Role, r.Issuer), "-")
-		replicas = append(replicas, []string{strict.Printable(r.Name), issuer, ends, seen, cmp.Or(strict.Printable(r.Version), "-")})
 	}
 	for i := range v.Webhooks {
 		w := &v.Webhooks[i]
 		var trusts []string
 		for _, t := range w.Trusts {
-			trusts = append(trusts, nameOf(t.Role, t.ID))
+			trusts = append(trusts, cmp.Or(t.Role, strict.Printable(shortID(t.ID))))
 		}
 		accepts := map[authn.Outcome]string{authn.Yes: "yes", authn.No: "no", authn.Unknown: "cannot decide"}[w.Outcome]
-		if len(w.Refuses) > 0 {
-			accepts = strict.Printable("not " + join(w.Refuses))
+		webhooks = append(webhooks, []string{w.Object, cmp.Or(strict.Printable(w.Webhook), "-"), cmp.Or(strings.Join(trusts, ", "), "-"), accepts})
+	}
+	for i := range v.CertManager {
+		c := &v.CertManager[i]
+		until, ready := "-", "yes"
+		if c.NotAfter != nil {
+			until = dated(*c.NotAfter, v.At)
 		}
-		webhooks = append(webhooks, []string{w.Object, cmp.Or(strict.Printable(w.Webhook), "-"), cmp.Or(join(trusts), "-"), accepts})
+		if c.Problem != "" {
+			ready = "no"
+		}
+		issued = append(issued, []string{strict.Printable(c.Object), ready, until})
 	}
 	for _, table := range []struct {
 		head []string
 		rows [][]string
 	}{
 		{[]string{"CA", "SUBJECT", "ID", "VALID UNTIL"}, cas},
-		{[]string{"REPLICA", "CA", "CERTIFICATE ENDS", "LAST SEEN", "VERSION"}, replicas},
-		{[]string{"REGISTRATION", "WEBHOOK", "TRUSTS", "ACCEPTS REPLICAS"}, webhooks},
+		{[]string{"REGISTRATION", "WEBHOOK", "TRUSTS", "ACCEPTS THE SERVERS"}, webhooks},
+		{[]string{"CERT-MANAGER", "READY", "VALID UNTIL"}, issued},
 	} {
 		if len(table.rows) > 0 {
 			_, _ = io.WriteString(out, "\n")
@@ -158,6 +148,3 @@ func (v *statusView) printTables(out io.Writer) {
 		}
 	}
 }
-
-// nameOf returns the role of a CA, or the beginning of its ID if it has none.
-func nameOf(role, id string) string { return cmp.Or(role, strict.Printable(shortID(id))) }

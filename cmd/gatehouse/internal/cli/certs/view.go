@@ -1,95 +1,21 @@
 package certs
 
 import (
+	"cmp"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
-
-// unreachableTime is after how long without a heartbeat a replica is unreachable.
-const unreachableTime = 4 * certstore.ReportInterval
-
-// snapshot is everything that was read at one time, and why something could not be.
-type snapshot struct {
-	now time.Time
-	// place is where the state is kept, as messages name it, and named reports whether a flag names it.
-	place string
-	named bool
-	// state is nil if there is none, or none that can be read; stateErr says why.
-	state    *rotation.State
-	stateErr error
-
-	// single reports whether the state belongs to one server, which sends no heartbeats.
-	single      bool
-	replicas    []rotation.Report
-	replicasErr error
-
-	// entries are what webhooks trust. They are read if registered is true.
-	registered bool
-	entries    []trustEntry
-
-	// hold is --rotation-hold of the servers.
-	hold time.Duration
-	// forget is that of storage.
-	forget string
-}
-
-// trustEntry is what a webhook of a configuration trusts, or why that is not known.
-type trustEntry struct {
-	// object is the kind and the name of the configuration, and webhook the name of
-	// the entry, "" if a problem concerns the object.
-	object, webhook string
-	bundle          []cabundle.Certificate
-	// problem is what is wrong with the object, or, if unknown, why it could not be read.
-	problem string
-	unknown bool
-	// remark is what is wrong with the bundle.
-	remark string
-	// author is who wrote the bundle last, if that was not Gatehouse, and injector the
-	// annotation by which cert-manager's cainjector writes it.
-	author, injector string
-	// renewal is what of cert-manager's annotations and of the Certificate does not do what it says. The first entry of a
-	// configuration has it.
-	renewal []string
-	// probed reports whether a connection was made to see whether the bundle verifies the certificate, because there is no state
-	// that says so, and probeErr is why it does not, or why there is no connection.
-	probed   bool
-	probeErr error
-}
-
-// accepts returns what the connection has shown.
-func (e *trustEntry) accepts() authn.Outcome {
-	_, untrusted := errors.AsType[*webhookcall.UntrustedError](e.probeErr)
-	switch {
-	case untrusted:
-		return authn.No
-	case e.probed && e.probeErr == nil:
-		return authn.Yes
-	default:
-		return authn.Unknown
-	}
-}
-
-func (e *trustEntry) name() string {
-	if e.webhook == "" {
-		return e.object
-	}
-	return e.object + ", webhook " + e.webhook
-}
-
-func (e *trustEntry) has(id string) bool {
-	return slices.ContainsFunc(e.bundle, func(c cabundle.Certificate) bool { return c.ID == id })
-}
 
 // statusView is the state of certificates as it is shown, and as JSON. Nothing in it
 // is a secret.
@@ -101,25 +27,20 @@ type statusView struct {
 	// Store is where the state is kept.
 	Store string `json:"store"`
 	// Phase is "" if the state cannot be read, and what follows from it is then missing.
-	Phase rotation.Phase `json:"phase,omitempty"`
-	Since *time.Time     `json:"since,omitempty"`
-	// Cause is that of the rotation, or of the last one.
-	Cause rotation.Cause `json:"cause,omitempty"`
-	// Generation grows with every change.
-	Generation int64     `json:"generation,omitempty"`
-	Next       *nextStep `json:"next,omitempty"`
+	Phase certs.Phase `json:"phase,omitempty"`
+	Since *time.Time  `json:"since,omitempty"`
+	Next  *nextStep   `json:"next,omitempty"`
 	// Findings are problems first, then what could not be decided, then notes.
 	Findings    []diagnostic    `json:"findings"`
 	Authorities []authorityView `json:"authorities"`
-	Replicas    []replicaView   `json:"replicas"`
 	Webhooks    []webhookView   `json:"webhooks"`
+	// CertManager are the objects of cert-manager that the certificate depends on.
+	CertManager []issuedView `json:"certManager"`
 }
 
-// nextStep is what a server does next.
+// nextStep is what the elected server does next: What, at the time if it is known, when what it waits for has happened.
 type nextStep struct {
-	What string `json:"what"`
-	// When is what it waits for in general, At the time if there is one, and WaitsFor
-	// what keeps it waiting.
+	What     string     `json:"what"`
 	When     string     `json:"when"`
 	At       *time.Time `json:"at,omitempty"`
 	WaitsFor []string   `json:"waitsFor,omitempty"`
@@ -129,23 +50,8 @@ type authorityView struct {
 	Role    string `json:"role"`
 	Subject string `json:"subject"`
 	// ID is the SHA-256 of the certificate.
-	ID        string    `json:"id"`
-	NotBefore time.Time `json:"notBefore"`
-	NotAfter  time.Time `json:"notAfter"`
-}
-
-type replicaView struct {
-	Name string `json:"name"`
-	// Issuer is the ID of the CA of its certificate, and Role the role of that CA, "" if
-	// it is not in the state.
-	Issuer string `json:"issuer,omitempty"`
-	Role   string `json:"role,omitempty"`
-	// SHA256 is the fingerprint of its certificate.
-	SHA256   string     `json:"sha256,omitempty"`
-	NotAfter *time.Time `json:"notAfter,omitempty"`
-	Seen     *time.Time `json:"seen,omitempty"`
-	Away     bool       `json:"away"`
-	Version  string     `json:"version,omitempty"`
+	ID       string    `json:"id"`
+	NotAfter time.Time `json:"notAfter"`
 }
 
 // webhookView is what a webhook trusts.
@@ -153,20 +59,38 @@ type webhookView struct {
 	Object  string        `json:"object"`
 	Webhook string        `json:"webhook,omitempty"`
 	Trusts  []trustedView `json:"trusts"`
-	// Lacks are the roles of the CAs of the state that it does not trust.
-	Lacks []string `json:"lacks"`
-	// Refuses are the replicas with a heartbeat whose certificate it does not accept.
-	Refuses []string `json:"refuses"`
-	// Outcome is whether it accepts what these replicas serve, and will accept what the
-	// current CA signs.
+	// Outcome is whether it accepts what the servers serve.
 	Outcome authn.Outcome `json:"outcome"`
 }
 
 type trustedView struct {
 	// Role is "" for a CA that is not in the state.
 	Role string `json:"role,omitempty"`
-	cabundle.Certificate
+	registration.Certificate
 }
+
+type level string
+
+const (
+	levelProblem level = "problem"
+	levelUnknown level = "unknown"
+	levelNote    level = "note"
+)
+
+// diagnostic is something that an administrator should know.
+type diagnostic struct {
+	Level  level  `json:"level"`
+	Object string `json:"object"`
+	// Message is what is the matter with the object, and Remedy what to do.
+	Message string `json:"message"`
+	Remedy  string `json:"remedy,omitempty"`
+}
+
+// graceTime is how long a server may take for what it does by itself.
+const graceTime = time.Minute
+
+// seeLogs is the remedy for what a running server should have done.
+const seeLogs = "see the log of the replica that is elected, and Events of the reasons " + certs.ReasonStoreFailed + " and " + certs.ReasonWriteFailed
 
 // authorities returns the CAs of the state with their roles, the one that signs first.
 func (s *snapshot) authorities() []authorityView {
@@ -176,12 +100,10 @@ func (s *snapshot) authorities() []authorityView {
 	}
 	for _, a := range []struct {
 		role string
-		*rotation.Authority
-	}{{"current", s.state.Current}, {"pending", s.state.Pending}, {"previous", s.state.Previous}} {
+		*certs.Authority
+	}{{"active", s.state.Active}, {"next", s.state.Next}, {"retired", s.state.Retired}} {
 		if a.Authority != nil {
-			views = append(views, authorityView{
-				Role: a.role, Subject: a.Cert.Subject.String(), ID: a.ID(), NotBefore: a.Cert.NotBefore.UTC(), NotAfter: a.Cert.NotAfter.UTC(),
-			})
+			views = append(views, authorityView{Role: a.role, Subject: a.Cert.Subject.String(), ID: a.ID(), NotAfter: a.Cert.NotAfter.UTC()})
 		}
 	}
 	return views
@@ -197,94 +119,86 @@ func (s *snapshot) role(id string) string {
 	return ""
 }
 
-func (s *snapshot) away(r *rotation.Report) bool { return s.now.Sub(r.Seen) > unreachableTime }
-
-// isDown reports whether no server is known to run.
-func (s *snapshot) isDown() bool {
-	return !s.single && s.replicasErr == nil && !slices.ContainsFunc(s.replicas, func(r rotation.Report) bool { return !s.away(&r) })
+func has(w *registration.WebhookStatus, id string) bool {
+	return slices.ContainsFunc(w.Bundle, func(c registration.Certificate) bool { return c.ID == id })
 }
 
-// refused returns the replicas with a heartbeat whose certificate the entry does not verify.
-func (s *snapshot) refused(e *trustEntry) []string {
-	names := []string{}
-	for i := range s.replicas {
-		r := &s.replicas[i]
-		if !s.away(r) && r.Issuer != "" && r.Issuer != certstore.UnreadableIssuer && !s.now.After(r.NotAfter) && !e.has(r.Issuer) {
-			names = append(names, r.Replica)
-		}
-	}
-	return names
+func nameOf(c *registration.Status, w *registration.WebhookStatus) string {
+	return string(c.Kind) + "/" + c.Name + ", webhook " + w.Name
 }
 
-// lacking returns the entries that can be read and do not trust the CA.
-func (s *snapshot) lacking(a *rotation.Authority) []string {
+// lacking returns the webhooks that can be read and do not trust the CA.
+func (s *snapshot) lacking(a *certs.Authority) []string {
 	var names []string
-	for i := range s.entries {
-		if e := &s.entries[i]; !e.unknown && !e.has(a.ID()) {
-			names = append(names, e.name())
+	for i := range s.configurations {
+		c := &s.configurations[i]
+		if c.Err == nil && len(c.Webhooks) == 0 {
+			names = append(names, string(c.Kind)+"/"+c.Name)
 		}
-	}
-	return names
-}
-
-// next returns what rotation.Step waits for.
-func (s *snapshot) next() *nextStep {
-	state := s.state
-	switch state.Phase {
-	case rotation.Publish:
-		return &nextStep{What: "the hold begins", When: "every registration trusts the new CA", WaitsFor: s.lacking(state.Pending)}
-	case rotation.Hold:
-		n := &nextStep{What: "the new CA signs", WaitsFor: s.lacking(state.Pending)}
-		if !s.registered && state.Cause == rotation.Due {
-			n.When = "the old CA cannot sign for a whole week any more, because it is unknown who trusts the new one"
-			n.At = someTime(state.Current.Cert.NotAfter.Add(-rotation.DefaultLeafLife))
-			return n
-		}
-		policy := rotation.Policy{Hold: s.hold, EmergencyHold: rotation.DefaultEmergencyHold}
-		hold := policy.HoldFor(state.Cause)
-		n.When = "every registration has trusted it for " + duration.HumanDuration(hold) + ", as seen by one server without a restart"
-		if end := state.Since.Add(hold); len(n.WaitsFor) == 0 && end.After(s.now) {
-			n.At = someTime(end)
-		}
-		return n
-	case rotation.Activate:
-		n := &nextStep{What: "the old CA is removed", When: "every registration and every replica uses the new one", WaitsFor: s.lacking(state.Current)}
-		if state.Cause == rotation.Emergency {
-			n.When += ", or a minute has passed"
-		}
-		waiting := state.Waiting(&rotation.Observation{Now: s.now, Replicas: s.replicas})
-		for i := range s.replicas {
-			if r := &s.replicas[i]; slices.Contains(waiting, r.Replica) {
-				n.WaitsFor = append(n.WaitsFor, r.Replica+", whose certificate ends at "+dated(r.NotAfter, s.now))
+		for j := range c.Webhooks {
+			if w := &c.Webhooks[j]; !has(w, a.ID()) {
+				names = append(names, nameOf(c, w))
 			}
 		}
+	}
+	return names
+}
+
+// next returns what certs.Step waits for.
+func (s *snapshot) next() *nextStep {
+	state := s.state
+	hold := duration.HumanDuration(s.hold)
+	switch state.Phase() {
+	case certs.Published:
+		n := &nextStep{What: "the new CA signs", When: "every registration has trusted it for " + hold, WaitsFor: s.lacking(state.Next)}
+		switch {
+		case len(s.configurations) == 0 && !state.Requested:
+			n.When = "the old CA cannot sign for a whole week any more, because it is unknown who trusts the new one"
+			n.At = someTime(state.Active.Cert.NotAfter.Add(-certs.DefaultLeafLife))
+		case len(n.WaitsFor) == 0:
+			n.At = someTime(later(state.Since.Add(s.hold), s.now))
+		}
 		return n
-	case rotation.Stable:
+	case certs.Activated:
+		n := &nextStep{What: "the old CA is removed", When: "every replica has had " + hold + " to read the new one", WaitsFor: s.lacking(state.Active)}
+		end := state.Since.Add(s.hold)
+		if !state.Requested {
+			n.When, end = "the last certificate that it signed has expired", end.Add(certs.DefaultLeafLife)
+		}
+		n.At = someTime(later(end, s.now))
+		return n
+	case certs.Stable:
 	}
-	if state.Request != nil {
-		return &nextStep{What: "the rotation that was requested at " + cli.FormatTime(&state.Request.At) + " begins", When: "a server has read the request"}
+	if s.request != "" && s.request != state.Done {
+		return &nextStep{What: "the rotation that was requested begins", When: "the elected replica has read the request"}
 	}
-	return &nextStep{What: "renewal is due", When: "the current CA has used up two thirds of its life", At: someTime(rotation.DueAt(state.Current.Cert))}
+	return &nextStep{What: "a new CA is published", When: "the active one has used up two thirds of its life", At: someTime(certs.DueAt(state.Active.Cert))}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // view returns what is shown.
 func (s *snapshot) view() *statusView {
 	v := &statusView{
 		At: *someTime(s.now), Store: s.place, Authorities: s.authorities(), Findings: s.diagnostics(),
-		Replicas: []replicaView{}, Webhooks: []webhookView{},
+		Webhooks: []webhookView{}, CertManager: append([]issuedView{}, s.issued...),
 	}
 	if s.state != nil {
-		v.Phase, v.Since, v.Cause, v.Generation, v.Next = s.state.Phase, someTime(s.state.Since), s.state.Cause, s.state.Generation, s.next()
+		v.Phase, v.Since, v.Next = s.state.Phase(), someTime(s.state.Since), s.next()
 	}
-	for i := range s.replicas {
-		r := &s.replicas[i]
-		v.Replicas = append(v.Replicas, replicaView{
-			Name: r.Replica, Issuer: r.Issuer, Role: s.role(r.Issuer), SHA256: r.SHA256, NotAfter: someTime(r.NotAfter),
-			Seen: someTime(r.Seen), Away: s.away(r), Version: r.Version,
-		})
-	}
-	for i := range s.entries {
-		v.Webhooks = append(v.Webhooks, s.webhook(&s.entries[i]))
+	for i := range s.configurations {
+		c := &s.configurations[i]
+		if len(c.Webhooks) == 0 {
+			v.Webhooks = append(v.Webhooks, webhookView{Object: string(c.Kind) + "/" + c.Name, Trusts: []trustedView{}, Outcome: authn.Unknown})
+		}
+		for j := range c.Webhooks {
+			v.Webhooks = append(v.Webhooks, s.webhook(c, &c.Webhooks[j]))
+		}
 	}
 	v.Outcome = authn.Yes
 	for i := range v.Findings {
@@ -298,29 +212,171 @@ func (s *snapshot) view() *statusView {
 	return v
 }
 
-func (s *snapshot) webhook(e *trustEntry) webhookView {
-	v := webhookView{Object: e.object, Webhook: e.webhook, Trusts: []trustedView{}, Lacks: []string{}, Refuses: []string{}, Outcome: authn.Unknown}
-	if e.unknown {
-		return v
+func (s *snapshot) webhook(c *registration.Status, w *registration.WebhookStatus) webhookView {
+	v := webhookView{Object: string(c.Kind) + "/" + c.Name, Webhook: w.Name, Trusts: []trustedView{}, Outcome: authn.Unknown}
+	for _, one := range w.Bundle {
+		v.Trusts = append(v.Trusts, trustedView{Role: s.role(one.ID), Certificate: one})
 	}
-	for _, c := range e.bundle {
-		v.Trusts = append(v.Trusts, trustedView{Role: s.role(c.ID), Certificate: c})
-	}
-	for _, a := range s.authorities() {
-		if !e.has(a.ID) {
-			v.Lacks = append(v.Lacks, a.Role)
-		}
-	}
-	v.Refuses = s.refused(e)
-	switch {
-	case e.problem != "", len(v.Refuses) > 0, slices.Contains(v.Lacks, "current"):
-		v.Outcome = authn.No
-	case s.state != nil || len(s.replicas) > 0:
+	switch made := s.call(c, w); {
+	case s.state != nil && has(w, s.state.Active.ID()):
 		v.Outcome = authn.Yes
-	default:
-		v.Outcome = e.accepts()
+	case s.state != nil || made != nil && isUntrusted(made.err):
+		v.Outcome = authn.No
+	case made != nil && made.err == nil:
+		v.Outcome = authn.Yes
 	}
 	return v
+}
+
+// call returns the connection to a webhook, nil if none was made.
+func (s *snapshot) call(c *registration.Status, w *registration.WebhookStatus) *call {
+	for i := range s.calls {
+		if s.calls[i].object == string(c.Kind)+"/"+c.Name && s.calls[i].webhook == w.Name {
+			return &s.calls[i]
+		}
+	}
+	return nil
+}
+
+func isUntrusted(err error) bool {
+	_, untrusted := errors.AsType[*webhookcall.UntrustedError](err)
+	return untrusted
+}
+
+// diagnostics returns problems, then what cannot be decided, then notes, each in the
+// order of what is shown.
+func (s *snapshot) diagnostics() []diagnostic {
+	found := append([]diagnostic{}, s.diagnoseState()...) // in JSON, no list is null
+	for i := range s.configurations {
+		found = append(found, s.diagnoseConfiguration(&s.configurations[i])...)
+	}
+	for i := range s.issued {
+		v := &s.issued[i]
+		switch {
+		case v.Unknown:
+			found = append(found, diagnostic{levelUnknown, v.Object, v.Problem, ""})
+		case v.Problem != "":
+			found = append(found, diagnostic{levelProblem, v.Object, v.Problem, "see cert-manager's CertificateRequests in its namespace"})
+		}
+		if v.Remark != "" {
+			found = append(found, diagnostic{levelNote, v.Object, v.Remark, ""})
+		}
+	}
+	rank := map[level]int{levelProblem: 0, levelUnknown: 1, levelNote: 2}
+	slices.SortStableFunc(found, func(a, b diagnostic) int { return cmp.Compare(rank[a.Level], rank[b.Level]) })
+	return found
+}
+
+// diagnoseState checks that there is a state, and that a server continues it.
+func (s *snapshot) diagnoseState() []diagnostic {
+	one := func(level level, message, remedy string) []diagnostic {
+		return []diagnostic{{level, s.place, message, remedy}}
+	}
+	switch {
+	case errors.Is(s.stateErr, certs.ErrEmpty) && s.isElsewhere():
+		return one(levelNote, "there is no CA in it: the servers share none there, so a connection to each webhook shows what it trusts", "")
+	case errors.Is(s.stateErr, certs.ErrEmpty):
+		return one(levelProblem, s.stateErr.Error(), "check --secret, --dir and the flags of the servers; the first server creates a CA, and the elected one restores it")
+	case s.damaged:
+		return one(levelProblem, s.stateErr.Error(), "the elected replica restores it from memory; without one, it creates a new CA")
+	case s.stateErr != nil:
+		message, remedy := splitHint(s.place, s.stateErr)
+		return one(levelUnknown, message, remedy)
+	}
+	active := s.state.Active.Cert
+	requested, err := time.Parse(time.RFC3339Nano, s.request)
+	n := s.next()
+	switch {
+	case s.now.After(active.NotAfter):
+		return one(levelProblem, "the CA has expired at "+dated(active.NotAfter, s.now), "the elected replica replaces it at once; "+seeLogs)
+	case s.now.Before(active.NotBefore):
+		return one(levelProblem, "the CA is not valid before "+dated(active.NotBefore, s.now), "check the clocks of this machine and of the servers")
+	case s.request != "" && s.request != s.state.Done && err == nil && s.state.Phase() == certs.Stable && s.now.Sub(later(requested, s.state.Since)) > graceTime:
+		return one(levelProblem, "no replica has begun the rotation that was requested at "+dated(requested, s.now), seeLogs)
+	case n.At != nil && s.now.Sub(*n.At) > graceTime:
+		return one(levelProblem, n.What+" since "+dated(*n.At, s.now)+", and has not", seeLogs)
+	}
+	return nil
+}
+
+// isElsewhere reports whether there need not be a CA in the default place: servers with --self-signed-dir or with files keep none
+// there, and a connection has shown what webhooks trust, or has failed for another reason.
+func (s *snapshot) isElsewhere() bool {
+	return !s.named && len(s.calls) > 0 && !slices.ContainsFunc(s.calls, func(c call) bool { return isUntrusted(c.err) })
+}
+
+// splitHint returns an error about an object without its name, and its hint.
+func splitHint(object string, err error) (message, hint string) {
+	message = strings.TrimPrefix(err.Error(), object+": ")
+	if body, found := strings.CutSuffix(message, ")"); found {
+		if before, after, found := strings.Cut(body, " (hint: "); found {
+			return before, after
+		}
+	}
+	return message, ""
+}
+
+// diagnoseConfiguration checks what the webhooks of a configuration trust.
+func (s *snapshot) diagnoseConfiguration(c *registration.Status) []diagnostic {
+	object := string(c.Kind) + "/" + c.Name
+	const apply = "apply the output of gatehouse manifests, or name another with --registration"
+	switch {
+	case c.Err != nil:
+		message, remedy := splitHint(object, c.Err)
+		return []diagnostic{{levelUnknown, object, message, remedy}}
+	case !c.Found:
+		return []diagnostic{{levelProblem, object, "does not exist: the API server does not call for it", apply}}
+	case len(c.Webhooks) == 0:
+		return []diagnostic{{levelProblem, object, "has no webhooks: the API server does not call for it", apply}}
+	}
+	var found []diagnostic
+	for i := range c.Webhooks {
+		found = append(found, s.diagnoseWebhook(c, &c.Webhooks[i])...)
+	}
+	return found
+}
+
+func (s *snapshot) diagnoseWebhook(c *registration.Status, w *registration.WebhookStatus) []diagnostic {
+	var found []diagnostic
+	add := func(level level, message, remedy string) {
+		found = append(found, diagnostic{level, nameOf(c, w), message, remedy})
+	}
+	if made := s.call(c, w); made != nil && made.err != nil {
+		if untrusted, ok := errors.AsType[*webhookcall.UntrustedError](made.err); ok {
+			add(levelProblem, untrusted.Text, "write the CA of the servers into the caBundle: gatehouse manifests --ca-file FILE, a replica with --publish-ca-bundle, or cert-manager does")
+			return found
+		}
+		add(levelUnknown, "what it serves cannot be seen from here: "+made.err.Error(), "run this, or gatehouse probe, in a pod or on a node")
+	}
+	if s.state == nil {
+		return found
+	}
+	var lacks []string
+	for _, a := range s.authorities() {
+		isNew := a.Role == "next" && s.now.Before(s.state.Since.Add(graceTime))
+		if !has(w, a.ID) && !isNew && a.Role != "retired" {
+			lacks = append(lacks, "the "+a.Role+" CA "+shortID(a.ID))
+		}
+	}
+	if len(lacks) > 0 {
+		message, remedy := "does not trust "+strings.Join(lacks, " and "), "the elected replica writes it with --publish-ca-bundle: "+seeLogs
+		if len(w.Managers) > 0 && w.Managers[0].Name != registration.FieldManager {
+			message += ", written last by " + strconv.Quote(w.Managers[0].Name)
+		}
+		if c.Injector != "" {
+			remedy = "cert-manager's cainjector writes it, by the annotation " + c.Injector + ": see its log, or remove the annotation"
+		}
+		add(levelProblem, message, remedy)
+	}
+	if w.Remark != "" {
+		add(levelNote, "caBundle: "+w.Remark, "")
+	}
+	for _, one := range w.Bundle {
+		if s.role(one.ID) == "" {
+			add(levelNote, "trusts "+shortID(one.ID)+", which is not in "+s.place, "anyone with its key can impersonate the servers: remove it unless it is intended")
+		}
+	}
+	return found
 }
 
 // someTime returns a time as it is shown, nil if there is none.
@@ -346,5 +402,3 @@ func dated(t, now time.Time) string {
 	}
 	return cli.FormatTime(&t) + " (" + relative + ")"
 }
-
-func join(names []string) string { return strings.Join(names, ", ") }

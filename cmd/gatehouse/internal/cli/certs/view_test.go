@@ -2,288 +2,144 @@ package certs
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"math/big"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/tools/txtar"
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	"github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/webhookcall"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// certsNow is when tests look.
-func certsNow() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// testCA is a CA that is the same in every run, of which there are as many as there
-// are seeds.
-func testCA(t *testing.T, seed byte, issued time.Time) *rotation.Authority {
+func newCA(t *testing.T, created time.Time) *certs.Authority {
 	t.Helper()
-	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
-	id := bytes.Repeat([]byte{seed}, 20)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(int64(seed)), Subject: pkix.Name{CommonName: fmt.Sprintf("gatehouse self-signed CA %x", id[:4])},
-		NotBefore: issued.Add(-rotation.Backdate), NotAfter: issued.Add(365 * 24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, SubjectKeyId: id,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	ca, err := certs.NewAuthority(created, certs.DefaultCALife)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &rotation.Authority{Cert: cert, Key: key}
+	return ca
 }
 
-// trusting is a bundle of the CA.
-func trusting(a *rotation.Authority) []cabundle.Certificate {
-	return []cabundle.Certificate{{Subject: a.Cert.Subject.String(), ID: a.ID(), NotAfter: a.Cert.NotAfter}}
+// trusting is a configuration whose webhook trusts these CAs.
+func trusting(kind registration.Kind, list ...*certs.Authority) registration.Status {
+	w := registration.WebhookStatus{Name: "w.gatehouse.dev", Managers: []registration.Manager{{Name: registration.FieldManager}}}
+	for _, a := range list {
+		w.Bundle = append(w.Bundle, registration.Certificate{Subject: a.Cert.Subject.String(), ID: a.ID(), NotAfter: a.Cert.NotAfter})
+	}
+	return registration.Status{Kind: kind, Name: "gatehouse", Found: true, Webhooks: []registration.WebhookStatus{w}}
 }
 
-// testSnapshot is a state in which all is well: one CA, two replicas, two webhooks.
-func testSnapshot(t *testing.T) *snapshot {
-	t.Helper()
-	now := certsNow()
-	a := testCA(t, 1, now.Add(-30*24*time.Hour))
-	report := func(name string) rotation.Report {
-		return rotation.Report{Replica: name, Issuer: a.ID(), SHA256: "ab", NotAfter: now.Add(6 * 24 * time.Hour), Seen: now.Add(-5 * time.Second), Version: "v1.0.0", Lease: "gatehouse-ca-" + name + "-5c0e2a7d91b3f846"}
-	}
-	entry := func(object, webhook string) trustEntry {
-		return trustEntry{object: object, webhook: webhook, bundle: trusting(a)}
-	}
-	return &snapshot{
-		now: now, place: "Secret gatehouse-system/gatehouse-ca", hold: rotation.DefaultHold, registered: true,
-		forget: "kubectl -n gatehouse-system delete lease ",
-		state: &rotation.State{
-			Lineage: "line", Created: a.Cert.NotBefore, Generation: 1, Phase: rotation.Stable, Since: now.Add(-30 * 24 * time.Hour), Current: a,
-		},
-		replicas: []rotation.Report{report("gatehouse-0"), report("gatehouse-1")},
-		entries: []trustEntry{
-			entry("MutatingWebhookConfiguration/gatehouse", "default.mutate.gatehouse.dev"),
-			entry("ValidatingWebhookConfiguration/gatehouse", "fail.validate.gatehouse.dev"),
-		},
-	}
-}
-
-// inPhase puts the snapshot into a rotation, as it is right after the phase began.
-func (s *snapshot) inPhase(t *testing.T, p rotation.Phase) *rotation.Authority {
-	t.Helper()
-	b := testCA(t, 2, s.now.Add(-time.Hour))
-	s.state.Phase, s.state.Since, s.state.Cause, s.state.Pending = p, s.now.Add(-10*time.Second), rotation.Requested, b
-	if p == rotation.Activate {
-		s.state.Previous, s.state.Current, s.state.Pending = &rotation.Authority{Cert: s.state.Current.Cert}, b, nil
-	}
-	if p != rotation.Publish {
-		for i := range s.entries {
-			s.entries[i].bundle = append(s.entries[i].bundle, trusting(b)...)
-		}
-	}
-	return b
-}
-
-// short returns the outcome, what comes next, and the diagnostics, each on a line.
-func short(v *statusView) string {
-	lines := []string{"outcome: " + string(v.Outcome)}
-	if v.Next != nil {
-		lines = append(lines, "next: "+v.Next.text(v.At))
-		for _, one := range v.Next.WaitsFor {
-			lines = append(lines, "waits for "+one)
-		}
-	}
-	for _, f := range v.Findings {
-		lines = append(lines, string(f.Level)+": "+f.Object+": "+f.Message)
-		if f.Remedy != "" {
-			lines = append(lines, "  remedy: "+f.Remedy)
-		}
-	}
-	return strings.Join(lines, "\n") + "\n"
-}
-
-// TestCertsView compares what comes next and the diagnostics with testdata/view.txtar.
-// UPDATE_GOLDEN=1 writes it anew.
-func TestCertsView(t *testing.T) {
+func TestStatus(t *testing.T) {
 	t.Parallel()
-	unreachable := func(s *snapshot, i int) { s.replicas[i].Seen = s.now.Add(-3 * time.Minute) }
-	cases := map[string]func(t *testing.T, s *snapshot){
-		"all is well": func(*testing.T, *snapshot) {},
-		"the CA has expired": func(t *testing.T, s *snapshot) {
-			s.state.Current = testCA(t, 1, s.now.Add(-366*24*time.Hour))
-			for i := range s.entries {
-				s.entries[i].bundle, s.replicas[i].Issuer = trusting(s.state.Current), s.state.Current.ID()
+	active, next, old := newCA(t, noon.Add(-time.Hour)), newCA(t, noon), newCA(t, noon.Add(-400*24*time.Hour))
+	const place = "Secret gatehouse-system/gatehouse-ca"
+	stable := &certs.State{Generation: 1, Since: noon.Add(-time.Hour), Active: active}
+	published := &certs.State{Generation: 2, Since: noon.Add(-4 * time.Minute), Active: active, Next: next}
+	requested := &certs.State{Generation: 3, Since: noon.Add(-4 * time.Minute), Requested: true, Active: next, Retired: active}
+	due := &certs.State{Generation: 3, Since: noon.Add(-4 * time.Minute), Active: next, Retired: active}
+	untrusted := &webhookcall.UntrustedError{Text: "its caBundle does not verify the certificate", Hint: "x"}
+	for name, c := range map[string]struct {
+		snapshot
+		want authn.Outcome
+		says []string
+	}{
+		"all is well": {snapshot{state: stable, configurations: []registration.Status{trusting(registration.Validating, active)}}, authn.Yes, []string{
+			"phase: Stable since 2026-11-20T11:00:00Z (60m ago)", "next: a new CA is published at 2027-07-21T19:00:00Z (in 243d), when the active one has used up two thirds of its life",
+			"active", "ValidatingWebhookConfiguration/gatehouse  w.gatehouse.dev  active  yes",
+		}},
+		"requested": {snapshot{state: stable, request: noon.Format(time.RFC3339Nano)}, authn.Yes, []string{"next: the rotation that was requested begins, when the elected replica has read the request"}},
+		"requested in vain": {snapshot{state: stable, request: noon.Add(-2 * time.Minute).Format(time.RFC3339Nano)}, authn.No, []string{
+			"problem: " + place + ": no replica has begun the rotation that was requested at 2026-11-20T11:58:00Z",
+		}},
+		"published": {snapshot{state: published, configurations: []registration.Status{trusting(registration.Validating, active, next)}}, authn.Yes, []string{
+			"next: the new CA signs at 2026-11-20T12:06:00Z (in 6m), when every registration has trusted it for 10m", "active, next",
+		}},
+		"one lacks the next": {snapshot{state: published, configurations: []registration.Status{trusting(registration.Mutating, active)}}, authn.No, []string{
+			"waits for MutatingWebhookConfiguration/gatehouse, webhook w.gatehouse.dev", "does not trust the next CA " + next.ID()[:12],
+		}},
+		"published without registrations": {snapshot{state: published}, authn.Yes, []string{"when the old CA cannot sign for a whole week any more"}},
+		"activated, requested":            {snapshot{state: requested, configurations: []registration.Status{trusting(registration.Validating, active, next)}}, authn.Yes, []string{"next: the old CA is removed at 2026-11-20T12:06:00Z"}},
+		"activated, due":                  {snapshot{state: due, configurations: []registration.Status{trusting(registration.Validating, active, next)}}, authn.Yes, []string{"next: the old CA is removed at 2026-11-27T12:06:00Z"}},
+		"expired":                         {snapshot{state: &certs.State{Generation: 1, Since: noon.Add(-time.Hour), Active: old}}, authn.No, []string{"the CA has expired at 2026-10-16T12:00:00Z"}},
+		"another CA is trusted too": {snapshot{state: stable, configurations: []registration.Status{trusting(registration.Validating, active, old)}}, authn.Yes, []string{
+			"note: ValidatingWebhookConfiguration/gatehouse, webhook w.gatehouse.dev: trusts " + old.ID()[:12] + ", which is not in " + place,
+		}},
+		"a configuration is missing":     {snapshot{state: stable, configurations: []registration.Status{{Kind: registration.Validating, Name: "gatehouse"}}}, authn.No, []string{"does not exist: the API server does not call for it"}},
+		"a configuration cannot be read": {snapshot{state: stable, configurations: []registration.Status{{Kind: registration.Validating, Name: "gatehouse", Err: errors.New("no right")}}}, authn.Unknown, []string{"cannot decide: ValidatingWebhookConfiguration/gatehouse: no right"}},
+		"the Secret cannot be read":      {snapshot{stateErr: fmt.Errorf("%s: cannot get it: no (hint: grant it)", place)}, authn.Unknown, []string{"cannot decide: " + place + ": cannot get it: no", "remedy: grant it"}},
+		"no CA":                          {snapshot{stateErr: certs.ErrEmpty}, authn.No, []string{"problem: " + place + ": there is no CA in it"}},
+		"no CA, and files that are trusted": {snapshot{
+			stateErr: certs.ErrEmpty, configurations: []registration.Status{trusting(registration.Validating, old)}, calls: []call{{"ValidatingWebhookConfiguration/gatehouse", "w.gatehouse.dev", nil}},
+		}, authn.Yes, []string{"note: " + place + ": there is no CA in it: the servers share none there", "yes"}},
+		"no CA, and files that are not trusted": {snapshot{
+			stateErr: certs.ErrEmpty, configurations: []registration.Status{trusting(registration.Validating, old)}, calls: []call{{"ValidatingWebhookConfiguration/gatehouse", "w.gatehouse.dev", untrusted}},
+		}, authn.No, []string{"its caBundle does not verify the certificate"}},
+		"cert-manager": {snapshot{state: stable, issued: []issuedView{
+			{Object: "Certificate a/b", Problem: "is not ready: no issuer"}, {Object: "Issuer a/b"}, {Object: "ClusterIssuer c", Problem: "cannot be read: no", Unknown: true},
+		}}, authn.No, []string{"problem: Certificate a/b: is not ready: no issuer", "cannot decide: ClusterIssuer c: cannot be read: no", "Issuer a/b       yes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := c.snapshot
+			s.now, s.place, s.hold = noon, place, certs.DefaultHold
+			v := s.view()
+			var out bytes.Buffer
+			v.print(&out)
+			if v.Outcome != c.want {
+				t.Errorf("the outcome is %s, want %s", v.Outcome, c.want)
 			}
-		},
-		"the CA is not valid yet": func(_ *testing.T, s *snapshot) { s.now = s.now.Add(-32 * 24 * time.Hour) },
-		"a rotation is requested": func(_ *testing.T, s *snapshot) { s.state.Request = &rotation.Request{ID: "x", At: s.now} },
-		"no server reads the request": func(_ *testing.T, s *snapshot) {
-			s.state.Request = &rotation.Request{ID: "x", At: s.now.Add(-time.Hour)}
-		},
-		"a request waits until the rotation before is over": func(t *testing.T, s *snapshot) {
-			s.replicas[0].Issuer = s.inPhase(t, rotation.Activate).ID()
-			s.state.Since, s.state.Request = s.now.Add(-time.Hour), &rotation.Request{ID: "x", At: s.now.Add(-time.Hour)}
-		},
-		"published just now": func(t *testing.T, s *snapshot) { s.inPhase(t, rotation.Publish) },
-		"one registration lacks the pending CA": func(t *testing.T, s *snapshot) {
-			ca := s.inPhase(t, rotation.Publish)
-			s.state.Since = s.now.Add(-time.Hour)
-			s.entries[0].bundle = append(s.entries[0].bundle, trusting(ca)...)
-		},
-		"hold": func(t *testing.T, s *snapshot) {
-			s.inPhase(t, rotation.Hold)
-			s.state.Since = s.now.Add(-4 * time.Minute)
-		},
-		"hold without registrations": func(t *testing.T, s *snapshot) {
-			s.inPhase(t, rotation.Hold)
-			s.registered, s.entries, s.replicas, s.single, s.state.Cause = false, nil, nil, true, rotation.Due
-		},
-		"a replica is waited for": func(t *testing.T, s *snapshot) {
-			s.replicas[0].Issuer = s.inPhase(t, rotation.Activate).ID()
-			unreachable(s, 1)
-		},
-		"the CA that was removed in an emergency is still trusted": func(t *testing.T, s *snapshot) {
-			s.state.Cause = rotation.Emergency
-			s.entries[1].bundle = append(s.entries[1].bundle, trusting(testCA(t, 9, s.now))...)
-		},
-		"the old CA is removed too early": func(t *testing.T, s *snapshot) {
-			s.replicas[0].Issuer = s.inPhase(t, rotation.Activate).ID()
-			s.entries[0].bundle = s.entries[0].bundle[1:]
-		},
-		"no replica has a heartbeat": func(_ *testing.T, s *snapshot) { unreachable(s, 0); unreachable(s, 1) },
-		"a registration has another CA": func(t *testing.T, s *snapshot) {
-			s.entries[1].bundle, s.entries[1].author = trusting(testCA(t, 9, s.now)), "helm"
-		},
-		"cainjector writes no bundle": func(_ *testing.T, s *snapshot) {
-			s.entries[1].bundle, s.entries[1].remark, s.entries[1].injector = nil, "no caBundle", "cert-manager.io/inject-ca-from"
-		},
-		"a Certificate does not do what it says": func(_ *testing.T, s *snapshot) { s.entries[0].renewal = []string{"the Certificate a/b is not renewed"} },
-		"a registration cannot be read, and another is missing": func(_ *testing.T, s *snapshot) {
-			s.entries[0] = trustEntry{object: "MutatingWebhookConfiguration/gatehouse", unknown: true, problem: "may not be read"}
-			s.entries[1] = trustEntry{object: "ValidatingWebhookConfiguration/gatehouse", problem: "does not exist"}
-		},
-		"what replicas serve": func(t *testing.T, s *snapshot) {
-			for i, change := range []func(r *rotation.Report){
-				func(r *rotation.Report) { r.Issuer, r.NotAfter = "", time.Time{} },
-				func(r *rotation.Report) { r.NotAfter = s.now.Add(-time.Second) },
-				func(r *rotation.Report) { r.Issuer = testCA(t, 9, s.now).ID() },
-				func(r *rotation.Report) { r.NotAfter, r.Seen = s.now.Add(-time.Hour), s.now.Add(-3*time.Hour) },
-				func(r *rotation.Report) { r.Issuer = store.UnreadableIssuer },
-			} {
-				r := s.replicas[0]
-				if i > 0 {
-					r.Replica, r.Issuer, r.NotAfter = fmt.Sprintf("gatehouse-%d", i), s.state.Current.ID(), s.now.Add(6*24*time.Hour)
+			for _, want := range c.says {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("it does not say %q:\n%s", want, &out)
 				}
-				change(&r)
-				s.replicas = append(s.replicas[:i], r)
 			}
-		},
-		"a damaged Secret": func(_ *testing.T, s *snapshot) {
-			s.state, s.stateErr = nil, rotation.Damage{"state.json: cannot be read as JSON", "pending.crt: is missing"}
-		},
-		"no Secret": func(_ *testing.T, s *snapshot) { s.state, s.stateErr, s.replicas = nil, rotation.ErrEmpty, nil },
-		"a Secret that cannot be read": func(_ *testing.T, s *snapshot) {
-			s.state, s.stateErr, s.replicas, s.replicasErr = nil, errors.New("forbidden"), nil, errors.New("forbidden")
-		},
-		"a Secret of another owner": func(_ *testing.T, s *snapshot) {
-			s.state, s.replicas = nil, nil
-			s.stateErr = &store.ForeignError{Place: s.place, Problem: "it is no CA", Remedy: "leave it"}
-		},
-	}
-	const file = "testdata/view.txtar"
-	golden := map[string]string{}
-	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range archive.Files {
-		golden[f.Name] = string(f.Data)
-	}
-	if len(golden) != len(cases) && os.Getenv("UPDATE_GOLDEN") == "" {
-		t.Errorf("%s has %d cases, want %d (regenerate with UPDATE_GOLDEN=1)", file, len(golden), len(cases))
-	}
-	archive.Files = nil
-	for _, name := range slices.Sorted(maps.Keys(cases)) {
-		s := testSnapshot(t)
-		cases[name](t, s)
-		v := s.view()
-		got := short(v)
-		archive.Files = append(archive.Files, txtar.File{Name: name, Data: []byte(got)})
-		if got != golden[name] && os.Getenv("UPDATE_GOLDEN") == "" {
-			t.Errorf("%s (regenerate with UPDATE_GOLDEN=1 and read the difference): is\n%s\nwant\n%s", name, got, golden[name])
-		}
-		for _, f := range v.Findings {
-			if f.Level == levelProblem && f.Remedy == "" {
-				t.Errorf("%s: there is no remedy for %s: %s", name, f.Object, f.Message)
+			if strings.Contains(out.String(), "PRIVATE") {
+				t.Error("a key is shown")
 			}
-		}
-		text, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var table bytes.Buffer
-		v.print(&table)
-		for _, secret := range []string{"PRIVATE", `"Key"`} {
-			if bytes.Contains(text, []byte(secret)) || strings.Contains(table.String(), secret) {
-				t.Errorf("%s: a key may be shown: %s\n%s", name, text, table.String())
-			}
-		}
+		})
 	}
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
-			t.Fatal(err)
+}
+
+// A rotation is done when the request is, and every registration has the new CA alone.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	old, young := newCA(t, noon.Add(-time.Hour)), newCA(t, noon)
+	from := &certs.State{Generation: 1, Active: old}
+	for name, c := range map[string]struct {
+		snapshot
+		text string
+		done bool
+	}{
+		"not begun":             {snapshot{state: from, request: "1"}, "Stable: the rotation that was requested begins", false},
+		"published":             {snapshot{state: &certs.State{Done: "1", Active: old, Next: young}, request: "1"}, "Published: the new CA signs", false},
+		"done":                  {snapshot{state: &certs.State{Done: "1", Active: young}, configurations: []registration.Status{trusting(registration.Validating, young)}}, "", true},
+		"the old one is still ": {snapshot{state: &certs.State{Done: "1", Active: young}, configurations: []registration.Status{trusting(registration.Validating, young, old)}}, "registrations are not up to date: ValidatingWebhookConfiguration/gatehouse", false},
+		"unknown":               {snapshot{stateErr: errors.New("away")}, "cannot decide: ", false},
+	} {
+		text, done := c.progress(from, "1")
+		if done != c.done || !strings.Contains(text, c.text) {
+			t.Errorf("%s: got %q, %v, want %q", name, text, done, c.text)
 		}
 	}
 }
 
-// TestCertsGuide keeps the output in the guide equal to what is printed.
-func TestCertsGuide(t *testing.T) {
+func TestRenewalRemark(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../../../../docs/certificates.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shows := func(t *testing.T, v *statusView) {
-		t.Helper()
-		var text bytes.Buffer
-		v.print(&text)
-		if !strings.Contains(string(guide), "$ gatehouse certs status\n"+text.String()+"```\n") {
-			t.Errorf("docs/certificates.md does not show what is printed:\n%s", text.String())
+	hours := func(n int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(n) * time.Hour} }
+	for want, spec := range map[string]certmanagerv1.CertificateSpec{
+		"": {Duration: hours(10), RenewBefore: hours(5)}, "has a renewBefore of 10h": {Duration: hours(10), RenewBefore: hours(10)},
+		"is not renewed: its renewal.policy is Disabled": {Renewal: &certmanagerv1.CertificateRenewal{Policy: certmanagerv1.CertificateRenewalPolicyDisabled}},
+	} {
+		if got := renewalRemark(&certmanagerv1.Certificate{Spec: spec}); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	t.Run("symptoms", func(t *testing.T) {
-		t.Parallel()
-		server := &x509.Certificate{DNSNames: []string{"X"}}
-		const unknownCA, internalError = tls.AlertError(48), tls.AlertError(80)
-		for _, err := range []error{
-			x509.UnknownAuthorityError{},
-			x509.HostnameError{Certificate: server, Host: "Y"},
-			x509.CertificateInvalidError{Cert: server, Reason: x509.Expired},
-			fmt.Errorf("remote error: %w", unknownCA),
-			fmt.Errorf("remote error: %w", internalError),
-		} {
-			if text := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "x509: "), ": "); !strings.Contains(string(guide), "| `"+text+"` |") {
-				t.Errorf("docs/certificates.md does not say what to do about %q", text)
-			}
-		}
-	})
-	t.Run("rotation", func(t *testing.T) {
-		t.Parallel()
-		s := testSnapshot(t)
-		s.replicas[0].Issuer, s.replicas[0].NotAfter = s.inPhase(t, rotation.Activate).ID(), s.now.Add(7*24*time.Hour)
-		s.state.Since, s.replicas[1].Seen = s.now.Add(-4*time.Minute), s.now.Add(-3*time.Minute)
-		shows(t, s.view())
-	})
 }

@@ -41,9 +41,9 @@ cluster, with or without a directory. You change them with kubectl apply, and th
 status shows the result: an invalid one does not affect the others. The directory may
 then be empty at the start.
 
-The serving certificate comes from files (--tls-cert), from a CA of Gatehouse's own
-(--self-signed), which replicas share in a Secret or which is stored in a directory,
-or from cert-manager (--cert-manager). With --registration, the server becomes ready
+The serving certificate comes from files (--tls-cert), such as a mounted Secret of
+cert-manager, or from a CA of Gatehouse's own (--self-signed), which replicas share in a
+Secret or which is stored in a directory. With --registration, the server becomes ready
 when the webhook configurations trust its certificate. With --publish-ca-bundle it
 writes their caBundle itself, and no call fails during a rotation of the CA. If the
 disk is full or read-only, it starts if it can read the CA, and logs what it cannot
@@ -80,7 +80,8 @@ configuration or certificate, or an address that is in use.`,
     --self-signed-secret gatehouse-system/gatehouse-ca --client-ca client-ca.crt
 
   # in a pod, with a certificate that cert-manager issues
-  gatehouse serve --config /etc/gatehouse --in-cluster --cert-manager gatehouse-system/gatehouse --client-ca client-ca.crt
+  gatehouse serve --config /etc/gatehouse --in-cluster --tls-cert /etc/gatehouse-tls/tls.crt \
+    --tls-key /etc/gatehouse-tls/tls.key --registration gatehouse --client-ca client-ca.crt
 
   # record reviews for 'gatehouse replay', up to 5 GiB of the last two weeks
   gatehouse serve --config ./config --self-signed 127.0.0.1 --record ./recording \

@@ -86,7 +86,7 @@ func (r *Recorder) Record(e certs.Event) {
 	if e.Err != nil {
 		parts = append(parts, e.Err.Error())
 	}
-	r.Write(e.Object, isWarning(&e), e.Reason, strings.Join(parts, ": "))
+	r.Write(e.Object, e.IsWarning(), e.Reason, strings.Join(parts, ": "))
 }
 
 // Write writes an Event about an object soon: with warning, one of type Warning,
@@ -102,17 +102,6 @@ func (r *Recorder) Write(object corev1.ObjectReference, warning bool, reason, no
 		kind = corev1.EventTypeWarning
 	}
 	r.recorder.Event(&object, kind, reason, sanitize(note))
-}
-
-// isWarning reports whether an Event needs attention.
-func isWarning(e *certs.Event) bool {
-	switch e.Reason {
-	case certs.ReasonOverwritten, certs.ReasonUntrusted, certs.ReasonExpiring,
-		certs.ReasonStoreFailed, certs.ReasonRecovered, certs.ReasonReplaced, certs.ReasonPublishFailed, certs.ReasonIssuerFailed:
-		return true
-	default:
-		return e.Err != nil
-	}
 }
 
 // sanitize makes one line of bounded length.

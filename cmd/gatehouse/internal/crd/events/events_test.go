@@ -77,7 +77,7 @@ func TestRecord(t *testing.T) {
 		namespace, kind, note string
 	}{
 		{"a step", certs.Event{Reason: certs.ReasonRotation, Object: secret, Message: "a new CA is published"}, "gatehouse-system", "Normal", "a new CA is published"},
-		{"an object without a namespace", certs.Event{Reason: certs.ReasonPublished, Object: webhook, Message: "written"}, "default", "Normal", "written"},
+		{"an object without a namespace", certs.Event{Reason: certs.ReasonWritten, Object: webhook, Message: "written"}, "default", "Normal", "written"},
 		{"a repair", certs.Event{Reason: certs.ReasonRecovered, Object: secret, Message: "written again"}, "gatehouse-system", "Warning", "written again"},
 		{"a store that fails", certs.Event{Reason: certs.ReasonStoreFailed, Object: secret, Err: failed}, "gatehouse-system", "Warning", "the Secret is gone"},
 		{"a step that fails", certs.Event{Reason: certs.ReasonRotation, Object: secret, Message: "no step", Err: failed}, "gatehouse-system", "Warning", "no step: the Secret is gone"},

@@ -56,8 +56,6 @@ type Report struct {
 	// that is in use: replicas with the same digest use the same of each that has no
 	// errors.
 	Digest string
-	// Needs is what the replica needs to be sent, as the reader of Peers decodes it. It is "" if that is not reported.
-	Needs string
 	// Outcomes are those of all objects, in no order.
 	Outcomes []Outcome
 }

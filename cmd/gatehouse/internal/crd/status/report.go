@@ -22,7 +22,6 @@ const (
 	// reportLabel on a Lease tells that it is a report, and of which install.
 	reportLabel      = "gatehouse.dev/report"
 	digestAnnotation = "gatehouse.dev/digest"
-	needsAnnotation  = "gatehouse.dev/needs"
 
 	// renewPause is the shortest time after which a report without a change is written again, and
 	// reportPause that between two writes.
@@ -85,11 +84,7 @@ func (c *Controller) writeReport(ctx context.Context) error {
 // annotations returns those of the report.
 func (c *Controller) annotations() map[string]string {
 	current := c.current()
-	all := map[string]string{digestAnnotation: current.Digest}
-	if current.Needs != "" {
-		all[needsAnnotation] = current.Needs
-	}
-	return all
+	return map[string]string{digestAnnotation: current.Digest}
 }
 
 // removeReport removes the report, so that nobody waits for this process. Where it cannot,
@@ -118,7 +113,7 @@ func (c *Controller) leaseHint(class apierr.Class, cost string) string {
 
 // replica is another process of the install.
 type replica struct {
-	name, version, digest, needs string
+	name, version, digest string
 	// seen is when its report was last seen to change, by our clock: the clocks of replicas differ.
 	seen time.Time
 	// agreed is when it last reported what this replica uses, and differs since when it has
@@ -164,7 +159,6 @@ func (c *Controller) listReplicas(ctx context.Context, leases typedcoordinationv
 func (r *replica) note(lease *coordinationv1.Lease, digest string, now time.Time) {
 	if r.version != lease.ResourceVersion {
 		r.version, r.digest, r.seen = lease.ResourceVersion, lease.Annotations[digestAnnotation], now
-		r.needs = lease.Annotations[needsAnnotation]
 	}
 	switch {
 	case r.digest == digest:

@@ -40,7 +40,7 @@ func TestTrouble(t *testing.T) {
 		{"no right to list Leases", only("list", "leases", errForbidden), []string{`cannot list the Leases with label gatehouse.dev/report=gatehouse|the Role gatehouse-resources in namespace`}, false},
 		{"no right to any Lease", only("", "leases", errForbidden), []string{
 			`cannot write Lease gatehouse-system/gatehouse-report-a|the Role gatehouse-resources in namespace \"gatehouse-system\" must allow`,
-			`cannot take part in the election by Lease gatehouse-system/gatehouse-status|the Role gatehouse-resources in namespace \"gatehouse-system\" must allow`,
+			`cannot take part in the election by Lease gatehouse-system/gatehouse-leader|a Role in namespace \"gatehouse-system\" must allow`,
 		}, false},
 		{"the API server is away", only("", "", errAway), []string{`cannot write Lease|connection refused`, `cannot take part in the election|connection refused`}, false},
 	} {

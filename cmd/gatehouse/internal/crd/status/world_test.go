@@ -206,7 +206,7 @@ func (w *world) start(t *testing.T, replica string) *process {
 	}
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(w.ctx)
-	candidate := leader.New(leader.Config{Leases: leases, Namespace: cfg.Namespace, Name: "gatehouse-status", Replica: replica, Log: cfg.Log})
+	candidate := leader.New(leader.Config{Leases: leases, Namespace: cfg.Namespace, Name: "gatehouse-leader", Replica: replica, Log: cfg.Log})
 	go func() {
 		defer close(p.ended)
 		var group sync.WaitGroup

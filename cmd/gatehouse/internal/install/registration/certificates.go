@@ -28,9 +28,6 @@ const (
 // a certificate from it.
 func (o *Options) certificates() []Document {
 	use := "Mount the Secret " + o.Name + servingSecret + "."
-	if o.grantsCertificateRights() {
-		use = "Gatehouse reads the Secret " + o.Name + servingSecret + " by the API."
-	}
 	var (
 		selfSigned = o.Name + "-selfsigned"
 		authority  = o.Name + "-ca"

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
@@ -152,89 +151,6 @@ func (s *atomSet) boundedRules() []admissionregistrationv1.RuleWithOperations {
 		rules = (&atomSet{atoms: maps.Clone(atoms)}).rules()
 	}
 	return rules
-}
-
-// atomsOf returns the atoms of rules. Rules within MaxRules and maxResources have fewer than maxAtoms.
-func atomsOf(rules []admissionregistrationv1.RuleWithOperations) *atomSet {
-	s := &atomSet{atoms: map[atom]bool{}}
-	for _, rule := range rules {
-		s.add(rule)
-	}
-	if s.full {
-		return everyRequest()
-	}
-	return s
-}
-
-// Combine returns what the webhooks should send while replicas differ: a request is added when all replicas need it, and
-// removed when none does. Sent is what they send now. The needs of a replica are nil if they are not known: then it counts
-// as one that needs exactly what is sent now.
-func Combine(sent Needs, replicas ...Needs) Needs {
-	combined := Needs{}
-	for _, name := range slices.Concat(MutatingNames(), ValidatingNames()) {
-		list := make([]Requests, 0, len(replicas))
-		for _, of := range replicas {
-			if of == nil {
-				of = sent
-			}
-			list = append(list, of[name])
-		}
-		if len(list) == 0 {
-			list = append(list, sent[name])
-		}
-		if r := combine(sent[name], list); len(r.Rules) > 0 {
-			combined[name] = r
-		}
-	}
-	return combined
-}
-
-func combine(sent Requests, needs []Requests) Requests {
-	if !slices.ContainsFunc(needs, func(r Requests) bool { return !equality.Semantic.DeepEqual(r, needs[0]) }) {
-		return needs[0]
-	}
-	next := Requests{Namespaces: needs[0].Namespaces, Objects: needs[0].Objects}
-	sets := make([]*coverage, 0, len(needs))
-	for i := range needs {
-		// A selector that not all have would leave out what some need.
-		if len(needs[i].Rules) > 0 && !equality.Semantic.DeepEqual(needs[i].Namespaces, next.Namespaces) {
-			next.Namespaces = nil
-		}
-		if len(needs[i].Rules) > 0 && !equality.Semantic.DeepEqual(needs[i].Objects, next.Objects) {
-			next.Objects = nil
-		}
-		sets = append(sets, newCoverage(atomsOf(needs[i].Rules)))
-	}
-	result := &atomSet{atoms: map[atom]bool{}}
-	for _, set := range sets {
-		for a := range set.atoms {
-			if !slices.ContainsFunc(sets, func(other *coverage) bool { return !other.covers(a, false) }) {
-				result.atoms[a] = true
-			}
-		}
-	}
-	before := atomsOf(sent.Rules)
-	for a := range before.atoms {
-		if slices.ContainsFunc(sets, func(set *coverage) bool { return set.covers(a, false) }) {
-			result.atoms[a] = true
-		}
-	}
-	// A wide atom stays for as long as a replica needs a part of it that nothing else sends.
-	narrow := newCoverage(&atomSet{atoms: maps.Clone(result.atoms)})
-	for a := range before.atoms {
-		if narrow.covers(a, false) {
-			continue
-		}
-		for _, set := range sets {
-			for b := range set.atoms {
-				if a.covers(b) && !narrow.covers(b, false) {
-					result.atoms[a] = true
-				}
-			}
-		}
-	}
-	next.Rules = result.boundedRules()
-	return next
 }
 
 // coverage finds whether an atom of a set covers another without comparing it with each.

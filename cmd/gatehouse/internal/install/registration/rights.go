@@ -5,12 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 )
 
 const (
@@ -18,6 +19,8 @@ const (
 	authoritySecret = "-ca"
 	// servingSecret is behind the name of the Secret that cert-manager writes.
 	servingSecret = "-tls"
+	// leaderLease is behind the name of the Lease of the election.
+	leaderLease = "-leader"
 	// contextRole is behind the name of the role for what policies look up.
 	contextRole = "-context"
 	// managementRole is behind the name of the role for rules and selectors.
@@ -77,12 +80,15 @@ more, which depends on the documents (docs/policy.md).`, "", o.Name+contextRole,
 func (o *Options) certificateRights(subject rbacv1.Subject) []Document {
 	name := o.Name + certificatesRole
 	var list []Document
-	list = append(list, role("What Gatehouse may do in its own namespace, for its certificates.", o.Namespace, name, subject, o.ownRights()...)...)
-	if o.SelfSigned && o.Namespace != metav1.NamespaceDefault {
-		list = append(list, role("Events about cluster-scoped objects are in this namespace.", metav1.NamespaceDefault, name, subject, right{
-			rule:   rule(corev1.GroupName, "", "events", "create", "patch"),
-			reason: "create: changes of the webhook configurations, and failed ones, for kubectl events.\npatch: to count repeated Events. Nothing else depends on either.",
-		})...)
+	events := right{
+		rule:   rule(corev1.GroupName, "", "events", "create", "patch"),
+		reason: "create: changes of the CA and of the webhook configurations, and failed ones, for kubectl events.\npatch: to count repeated Events. Nothing else depends on either.",
+	}
+	if o.SelfSigned {
+		list = append(list, role("What Gatehouse may do in its own namespace, for its certificates.", o.Namespace, name, subject, append(sharedState(o.Name+authoritySecret), events)...)...)
+	}
+	if !o.SelfSigned || o.Namespace != metav1.NamespaceDefault {
+		list = append(list, role("Events about cluster-scoped objects are in this namespace.", metav1.NamespaceDefault, name, subject, events)...)
 	}
 	return append(list, role("What Gatehouse may do with its registration.", "", name, subject, o.registrationRight())...)
 }
@@ -90,8 +96,8 @@ func (o *Options) certificateRights(subject rbacv1.Subject) []Document {
 // managementRights returns the right to write rules and selectors.
 func (o *Options) managementRights(subject rbacv1.Subject) []Document {
 	r := right{
-		rule: rule(admissionregistrationv1.GroupName, o.Name, "mutatingwebhookconfigurations", "get", "patch"),
-		reason: `get, patch: the elected replica writes rules and selectors of its webhooks, as policies and profiles need them. The
+		rule: rule(admissionregistrationv1.GroupName, o.Name, "mutatingwebhookconfigurations", "patch"),
+		reason: `patch: the elected replica writes rules and selectors of its webhooks, as policies and profiles need them. The
 ValidatingAdmissionPolicy ` + o.Name + guardEnding + ` restricts it to that.`,
 	}
 	r.rule.Resources = append(r.rule.Resources, "validatingwebhookconfigurations")
@@ -103,49 +109,26 @@ func (o *Options) needsNamespaces() bool {
 	return o.Spec == nil || o.CustomResources || len(o.Spec.Policy.Policies)+len(o.Spec.Policy.AdmissionPolicies)+len(o.Spec.Mutation.Policies)+len(o.Spec.Sidecar.Profiles) > 0
 }
 
-// ownRights returns the rights in Gatehouse's namespace.
-func (o *Options) ownRights() []right {
-	var list []right
-	if o.SelfSigned {
-		list = append(list, sharedState(o.Name+authoritySecret)...)
-	} else {
-		list = append(list,
-			right{
-				rule:   rule(corev1.GroupName, o.Name+servingSecret, secretsResource, "get", "watch"),
-				reason: "get: the serving certificate and its key.\nwatch: to use a renewed certificate at once, and not after up to a minute.",
-			},
-			right{
-				rule:   rule(certmanagerv1.SchemeGroupVersion.Group, o.Name, "certificates", "get", "watch"),
-				reason: "get: the name of the Secret, and cert-manager's message if there is none.\nwatch: to see changes at once, and not after up to a minute.",
-			})
-	}
-	return append(list, right{
-		rule:   rule(corev1.GroupName, "", "events", "create", "patch"),
-		reason: "create: changes of the certificates, for kubectl events.\npatch: to count repeated Events. Nothing else depends on either.",
-	})
-}
-
-// sharedState returns the rights for the state that replicas share: a Secret, and a Lease
-// of each.
+// sharedState returns the rights for the CA that replicas share, and for the election of the one that rotates it.
 func sharedState(secret string) []right {
 	return []right{
 		{
-			rule: rule(corev1.GroupName, secret, secretsResource, "get", "patch", "watch"),
+			rule: rule(corev1.GroupName, secret, secretsResource, "get", "update"),
 			reason: `get: the CA and its key, which all replicas share.
-patch: the steps of a rotation, and repairs of damaged data; it never overwrites a concurrent change.
-watch: to use what another replica writes at once, and not after up to ten seconds.`,
+update: the steps of a rotation, and repairs of damaged data, by the elected replica.`,
 		},
 		{
 			rule: rule(corev1.GroupName, "", secretsResource, "create"),
-			reason: `create: the first replica creates it, and any replica does if it is deleted. This cannot be limited to a name: leave the
+			reason: `create: the first replica creates it, and the elected one does if it is deleted. This cannot be limited to a name: leave the
 rule out if you make the Secret "` + secret + `" yourself, without data, and make sure that it stays.`,
 		},
 		{
-			rule: rule(coordinationv1.GroupName, "", "leases", "create", "delete", "list", "patch"),
-			reason: `create, patch: each replica reports in a Lease, whose name contains that of its pod, which certificate it serves.
-list: an old CA is trusted until no replica serves a certificate of it.
-delete: its own when it stops, that of an earlier process with its name after a minute without a report, and
-those of replicas without a report for a day, once the certificates that they served have expired.`,
+			rule:   rule(coordinationv1.GroupName, "", "leases", "create"),
+			reason: "create: the Lease by which one replica is elected. This cannot be limited to a name.",
+		},
+		{
+			rule:   rule(coordinationv1.GroupName, install.DefaultGroup+leaderLease, "leases", "get", "update"),
+			reason: "get, update: the elected replica rotates the CA and writes the webhook configurations.",
 		},
 	}
 }
@@ -158,8 +141,8 @@ func (o *Options) registrationRight() right {
 	}
 	r.rule.Resources = append(r.rule.Resources, "validatingwebhookconfigurations")
 	if o.SelfSigned {
-		r.rule.Verbs = []string{"get", "list", "patch", "watch"}
-		r.reason += "\nget, patch: it writes only caBundle, and restores it when another client changes it."
+		r.rule.Verbs = []string{"list", "patch", "watch"}
+		r.reason += "\npatch: the elected replica writes caBundle, and restores it when another client changes it."
 	}
 	return r
 }
@@ -224,12 +207,10 @@ func (o *Options) serve() string {
 		words = append(words,
 			"--self-signed", strings.Join(slices.Concat(o.Server.names()), ","),
 			"--self-signed-secret", o.Namespace+"/"+o.Name+authoritySecret)
-	case !o.grantsCertificateRights():
-		words = append(words, "--tls-cert FILE --tls-key FILE")
 	default:
-		words = append(words, "--cert-manager", o.Namespace+"/"+o.Name)
+		words = append(words, "--tls-cert FILE --tls-key FILE")
 	}
-	if o.Name != defaultName {
+	if o.Name != defaultName || o.Rights && !o.SelfSigned {
 		words = append(words, "--registration", o.Name)
 	}
 	return strings.Join(words, " ")

@@ -120,16 +120,16 @@ func TestServe(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
 		"self-signed":                   "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
-		"by the API":                    "gatehouse serve --config DIR --in-cluster --cert-manager gatehouse-system/gatehouse",
+		"by the API":                    "gatehouse serve --config DIR --in-cluster --tls-cert FILE --tls-key FILE --registration gatehouse",
 		"in default":                    "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret default/gatehouse-ca",
 		"by URL":                        "gatehouse serve --config DIR --in-cluster --self-signed 192.0.2.10 --self-signed-secret gatehouse-system/gatehouse-ca",
 		"mounted":                       "",
 		"of resources":                  "gatehouse serve --custom-resources --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
 		"of resources, and logouts":     "gatehouse serve --custom-resources --back-channel-logout 24h --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
-		"of resources, read by the API": "gatehouse serve --custom-resources --in-cluster --cert-manager gatehouse-system/gatehouse",
+		"of resources, read by the API": "gatehouse serve --custom-resources --in-cluster --tls-cert FILE --tls-key FILE --registration gatehouse",
 		"of resources, mounted":         "gatehouse serve --custom-resources --in-cluster --tls-cert FILE --tls-key FILE --registration gate",
 		"of resources, by URL":          "gatehouse serve --config DIR --custom-resources --in-cluster --tls-cert FILE --tls-key FILE",
-		"another name":                  "gatehouse serve --config DIR --in-cluster --cert-manager gatehouse-system/gate --registration gate",
+		"another name":                  "gatehouse serve --config DIR --in-cluster --tls-cert FILE --tls-key FILE --registration gate",
 	}
 	all := withRights()
 	all["mounted"] = options()

@@ -178,23 +178,6 @@ func (r Requests) Selectors(excluded []string) (namespaces, objects *metav1.Labe
 	return namespaces, objects
 }
 
-// RequestsOf returns the requests of a managed webhook, given its rules and selectors: Selectors reversed.
-func RequestsOf(rules []admissionregistrationv1.RuleWithOperations, namespaces, objects *metav1.LabelSelector) Requests {
-	r := Requests{Rules: rules, Objects: selects(objects)}
-	if namespaces != nil {
-		shared := namespaces.DeepCopy()
-		if i := slices.IndexFunc(shared.MatchExpressions, isExclusion); i >= 0 {
-			shared.MatchExpressions = slices.Delete(shared.MatchExpressions, i, i+1)
-		}
-		r.Namespaces = selects(shared)
-	}
-	return r
-}
-
-func isExclusion(r metav1.LabelSelectorRequirement) bool {
-	return r.Key == namespaceName && r.Operator == metav1.LabelSelectorOpNotIn
-}
-
 // excluded are the resources that are never sent for validation, whatever policies
 // match: what nodes need to join and stay, and what the API server needs
 // to know who may do what. Policies, exceptions and the rest of Gatehouse's own
