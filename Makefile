@@ -17,7 +17,7 @@ CONTROLLER_GEN := $(BIN)/controller-gen-$(CONTROLLER_GEN_VERSION)
 
 # With cgo, the linker keeps everything for the Go plugins of kustomize's library, which do not run: 20 MiB.
 GO_FLAGS := -trimpath
-GO_BUILD := CGO_ENABLED=0 go build $(GO_FLAGS) -ldflags '-s -w -X github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build.released=$(VERSION)'
+GO_BUILD := CGO_ENABLED=0 go build $(GO_FLAGS) -ldflags '-s -w -X github.com/gatehouse-dev/gatehouse/internal/build.released=$(VERSION)'
 
 # What is released, and where. Times are those of the commit, so that the same files give the same release.
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64

@@ -124,7 +124,7 @@ func TestLayers(t *testing.T) {
 func TestLayerOf(t *testing.T) {
 	t.Parallel()
 	list := []string{"webhooks/", "webhooks/policy", "webhooks"}
-	for dir, want := range map[string]int{"webhooks": 2, "webhooks/rawjson": 0, "webhooks/policy": 1, "webhooks/policy/expression": 1, "webhookstore": -1, "cmd": -1} {
+	for dir, want := range map[string]int{"webhooks": 2, "webhooks/json": 0, "webhooks/policy": 1, "webhooks/policy/expression": 1, "webhookstore": -1, "cmd": -1} {
 		if got := layerOf(list, dir); got != want {
 			t.Errorf("layer of %q is %d, want %d", dir, got, want)
 		}

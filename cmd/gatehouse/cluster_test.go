@@ -20,7 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/debug"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/test/support/portforward"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"

@@ -33,7 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/defaults"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 

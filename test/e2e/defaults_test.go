@@ -26,7 +26,7 @@ import (
 const (
 	// defaultsData are manifests, and what API servers make of them. The package above compares what it fills in without
 	// one.
-	defaultsData = "../../webhooks/defaults/testdata"
+	defaultsData = "../../webhooks/kinds/defaults/testdata"
 	// defaultsUser creates them, so that what others create at the same time is not taken for theirs.
 	defaultsUser = "creator-of-manifests"
 )

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
 
 // valueSchema is what the tests look at of a JSON schema.

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // The keys of extra that mark groups in audit events of the API server. The values are names

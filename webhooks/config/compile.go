@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // CompileDir reads and compiles a configuration and returns every error and

@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v2"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
 
 // document is one document of a file.

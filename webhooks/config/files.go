@@ -1,6 +1,6 @@
 package config
 
-import "github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+import "github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 
 // Files returns the files below a directory that Inspect reads, by their paths with slashes, and what cannot be read. Files that
 // documents name are not among them.

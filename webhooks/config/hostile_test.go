@@ -14,7 +14,7 @@ import (
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
 
 // bomb is a document in which each of levels lists refers to the one before it

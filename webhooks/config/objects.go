@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
-	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
+	kindversions "github.com/gatehouse-dev/gatehouse/webhooks/kinds/versions"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -132,7 +132,7 @@ func (o *objects) List(gvk schema.GroupVersionKind, namespace string, selector l
 // The error says that Kubernetes does not serve a kind in its version.
 func (o *objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	if len(o.byKind[gvk]) == 0 {
-		if serves, known := equivalent.Serves(gvk); known && !serves {
+		if serves, known := kindversions.Serves(gvk); known && !serves {
 			return false, fmt.Errorf("failed to find resource referenced by paramKind: '%v': %w", gvk, policy.ErrNotServed)
 		}
 	}

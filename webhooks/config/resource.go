@@ -19,11 +19,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // ClusterSource is the Source of diagnostics about custom resources. That of documents of

@@ -14,11 +14,11 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )
 

@@ -12,7 +12,7 @@ import (
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
 )
 
 // check reports whether a value of a Go type has the form that a schema asks for. It may say no for one that has. Nil is yes

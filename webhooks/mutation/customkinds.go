@@ -20,7 +20,7 @@ import (
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
 )
 
 // CustomKinds are the schemas of CustomResourceDefinitions. A schema is compiled when it is first needed.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // fields names fields of an object of a Go type, by their names in JSON. Encoding, decoding and merging an object do to each

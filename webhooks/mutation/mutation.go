@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
 // Policy is a MutatingAdmissionPolicy and where it was read.

@@ -17,10 +17,10 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
-	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
-	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/defaults"
+	kindversions "github.com/gatehouse-dev/gatehouse/webhooks/kinds/versions"
 )
 
 // version is the object of a request in one version.
@@ -177,7 +177,7 @@ func (r *review) convert(raw []byte, from, to schema.GroupVersionResource, kind 
 	if err != nil {
 		return nil, err
 	}
-	if raw, err = equivalent.Convert(text, from, to); err != nil {
+	if raw, err = kindversions.Convert(text, from, to); err != nil {
 		return nil, err
 	}
 	return r.decode(raw, kind)

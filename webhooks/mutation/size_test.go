@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 )
 

@@ -3,7 +3,7 @@ package podsecurity
 import (
 	"bytes"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // reserved are the ends of the domains of annotations that Kubernetes gives a

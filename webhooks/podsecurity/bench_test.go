@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // BenchmarkDecode has a usual pod, and the passing by of all of it, which is

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/race"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 func decode(t testing.TB, text string) (*podsecurity.Pod, error) {

@@ -16,8 +16,8 @@ import (
 	podsecuritypolicy "k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 func must(t testing.TB, err error) {

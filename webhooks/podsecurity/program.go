@@ -3,7 +3,7 @@ package podsecurity
 import (
 	"slices"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // SamePrograms reports whether no container of a pod runs, reaches or is allowed anything

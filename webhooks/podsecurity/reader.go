@@ -5,7 +5,7 @@ import (
 	"hash/maphash"
 	"strconv"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // reader reads a text value by value. After an error it goes on, and keeps the

@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
-	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
+	celcost "github.com/gatehouse-dev/gatehouse/webhooks/cel/cost"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
 // mostUncounted is what all expressions of a policy together may cost at most to be evaluated without counting. It is

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
+	celcost "github.com/gatehouse-dev/gatehouse/webhooks/cel/cost"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )

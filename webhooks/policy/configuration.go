@@ -10,9 +10,9 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
-	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
 // configuration takes what holds for all policies.

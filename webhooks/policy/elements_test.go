@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 )
 
 // TestElements holds that a pod with more elements than are looked at is denied,

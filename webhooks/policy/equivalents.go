@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
-	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
+	kindversions "github.com/gatehouse-dev/gatehouse/webhooks/kinds/versions"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
 // inVersion returns the request as a policy sees it that names the resource: with the
@@ -62,10 +62,10 @@ func (r *request) convert(resource schema.GroupVersionResource) (*request, error
 			return nil, err
 		}
 		if renamed {
-			object.to.Raw = equivalent.WithVersion(text, resource.GroupVersion().String())
+			object.to.Raw = kindversions.WithVersion(text, resource.GroupVersion().String())
 			continue
 		}
-		if object.to.Raw, err = equivalent.Convert(text, r.SentResource(), resource); err != nil {
+		if object.to.Raw, err = kindversions.Convert(text, r.SentResource(), resource); err != nil {
 			return nil, fmt.Errorf("failed to convert object version: %s: %w", object.from.name, err)
 		}
 	}

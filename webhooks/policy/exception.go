@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	celcost "github.com/gatehouse-dev/gatehouse/webhooks/cel/cost"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 

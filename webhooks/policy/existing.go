@@ -6,8 +6,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // baseline returns the request by which the object is judged as it was before the

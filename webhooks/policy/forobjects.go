@@ -7,8 +7,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
 // RequestDependent is a policy, or a rule of one, that cannot be evaluated for an object alone: it

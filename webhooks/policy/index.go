@@ -7,8 +7,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
-	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
+	kindversions "github.com/gatehouse-dev/gatehouse/webhooks/kinds/versions"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
 // index finds the policies that may match a request without looking at the others. It may
@@ -131,7 +131,7 @@ func (x index) candidates(r *request) []int {
 	if sent := r.SentResource(); sent.Group != r.Requested.Group || sent.Resource != r.Requested.Resource {
 		out = x.appendNamed(out, r, sent.Group, sent.Resource)
 	}
-	if group, ok := equivalent.OtherGroup(r.Requested.GroupResource()); ok {
+	if group, ok := kindversions.OtherGroup(r.Requested.GroupResource()); ok {
 		out = x.appendNamed(out, r, group, r.Requested.Resource)
 	}
 	if len(out) > 1 {

@@ -6,8 +6,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
 // judge returns the violation that a result of a policy is as a binding applies it:

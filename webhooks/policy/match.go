@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
+	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
 // match is how a request matches a policy, or a binding of it.
@@ -140,9 +140,9 @@ func (r *request) objectLabels(object *payload) labels.Set {
 	if object == &r.oldObject {
 		read = r.OldObjectValue
 	}
-	metadata, _, _ := rawcel.Member(read(), "metadata")
-	value, _, _ := rawcel.Member(metadata, "labels")
-	switch found, areStrings, isObject := rawcel.Strings(value); {
+	metadata, _, _ := celvalue.Member(read(), "metadata")
+	value, _, _ := celvalue.Member(metadata, "labels")
+	switch found, areStrings, isObject := celvalue.Strings(value); {
 	case value == nil || value == types.NullValue:
 	case !isObject:
 		r.review.fail(fmt.Errorf("%s: metadata.labels is not an object", object.name))

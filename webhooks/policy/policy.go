@@ -28,8 +28,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
 // Policy is a ValidatingAdmissionPolicy and where it was read from.

@@ -14,8 +14,8 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
+	celcost "github.com/gatehouse-dev/gatehouse/webhooks/cel/cost"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )

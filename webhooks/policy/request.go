@@ -15,12 +15,12 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
-	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
+	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
 // request is a request as policies see it: the one of the review, the creation of the pod
@@ -121,9 +121,9 @@ func (r *request) value(from *payload, to *ref.Val) ref.Val {
 		if err == nil {
 			of := builtin.TypeOf(schema.GroupVersionKind(r.Kind))
 			if node, ok := r.review.index.Find(text, "request"); ok {
-				*to = rawcel.Indexed(r.review.index, node, of)
+				*to = celvalue.Indexed(r.review.index, node, of)
 			} else {
-				*to = rawcel.Typed(text, of)
+				*to = celvalue.Typed(text, of)
 			}
 			r.review.objects = append(r.review.objects, *to)
 			if failure, bad := (*to).(*types.Err); bad {

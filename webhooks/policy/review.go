@@ -12,11 +12,11 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
+	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
 // Input is a request on which policies decide.
@@ -123,7 +123,7 @@ const mostKept = 256
 // request.
 func (v *review) free() {
 	for _, object := range v.objects {
-		rawcel.Release(object)
+		celvalue.Release(object)
 	}
 	*v = review{
 		objects:      emptied(v.objects),

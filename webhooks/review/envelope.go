@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // maxMembers bounds the members of a review and of its request together. An

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // exchange is one request in progress. Exchanges are pooled: new memory for each

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 

@@ -3,7 +3,7 @@ package sidecar
 import (
 	"fmt"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // maxMessages is how many refusals, and how many warnings, one pod gets. Nobody reads

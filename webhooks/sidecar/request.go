@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // request is a pod that is to be created, as it came, with what is known about it.

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
-	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
 // TestReasonsAreTold: every reason has words of its own, and one name.

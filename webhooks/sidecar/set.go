@@ -29,8 +29,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"

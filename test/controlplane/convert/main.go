@@ -4,7 +4,7 @@
 // is built with. It reads one {"object":…,"to":"group/version"} from each line of its input and writes one line for each,
 // with the object in that version as the API server would send it to a webhook.
 //
-// It makes webhooks/equivalent/testdata/upstream.jsonl of inputs.jsonl beside it:
+// It makes webhooks/kinds/versions/testdata/upstream.jsonl of inputs.jsonl beside it:
 //
 //	cd test/controlplane/1.37.0 && go run ../convert/main.go <INPUTS >OUTPUTS
 //

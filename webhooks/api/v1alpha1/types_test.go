@@ -7,7 +7,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
 
 // TestSpecExtendsUpstreams holds that an AdmissionPolicy has every field of a ValidatingAdmissionPolicy, and that Upstream returns

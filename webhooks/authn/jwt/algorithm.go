@@ -9,7 +9,7 @@ import (
 	_ "crypto/sha512" // for crypto.SHA384 and crypto.SHA512
 	"math/big"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // algorithm is an accepted signing algorithm.

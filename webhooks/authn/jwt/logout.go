@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // logoutEvent is the member of the claim events that makes a JWT a logout token (OpenID

@@ -11,7 +11,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // Trail gets each step of a verification, for people: its subject, and its result on one

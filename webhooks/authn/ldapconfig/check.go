@@ -10,7 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // Check returns what is wrong with the configuration of a directory, in the order

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/race"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 

@@ -41,9 +41,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	kindversions "github.com/gatehouse-dev/gatehouse/webhooks/kinds/versions"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // outcome is an answer in the terms that upstream and we share.
@@ -319,7 +319,7 @@ func compileUpstream(p *validating.Policy) validating.Validator {
 }
 
 // interfaces are what the API server tells its plug-ins about its objects. Objects
-// are converted by webhooks/equivalent, which is held against the API server's
+// are converted by webhooks/kinds/versions, which is held against the API server's
 // conversions by its own test. A custom resource only gets another apiVersion.
 type interfaces struct {
 	apiserveradmission.ObjectInterfaces
@@ -368,7 +368,7 @@ func servedKinds() runtime.EquivalentResourceRegistry {
 		}
 	}
 	for _, t := range targets() {
-		others := equivalent.Of(t.resource)
+		others := kindversions.Of(t.resource)
 		if others == nil {
 			register(t.resource, t.subresource, t.kind)
 		}
@@ -407,7 +407,7 @@ func (converter) Convert(in, out, _ any) error {
 	if kinds, _, err := clientgoscheme.Scheme.ObjectKinds(out.(runtime.Object)); err == nil {
 		target = kinds[0]
 	}
-	converted, err := equivalent.Convert(text, resource(in.(runtime.Object).GetObjectKind().GroupVersionKind()), resource(target))
+	converted, err := kindversions.Convert(text, resource(in.(runtime.Object).GetObjectKind().GroupVersionKind()), resource(target))
 	if err != nil {
 		return err
 	}

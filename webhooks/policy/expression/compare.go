@@ -3,7 +3,7 @@ package expression
 import (
 	"bytes"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // MostCompared is the most that all comparisons of a request may spend, in bytes that

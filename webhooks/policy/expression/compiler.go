@@ -24,8 +24,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/apiserver/pkg/cel/mutation"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
+	celcost "github.com/gatehouse-dev/gatehouse/webhooks/cel/cost"
 )
 
 // Declarations say what an expression may name besides object, oldObject,

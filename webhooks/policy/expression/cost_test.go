@@ -13,9 +13,9 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/gatehouse-dev/gatehouse/internal/race"
-	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
+	celcost "github.com/gatehouse-dev/gatehouse/webhooks/cel/cost"
+	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 )
 
 // costs makes expressions that cost much, and objects that they cost much for: with long texts and lists.
@@ -189,7 +189,7 @@ func checkBound(t *testing.T, variables *expression.Variables, text string, decl
 	}
 	for _, object := range objects {
 		written := g.text(object)
-		from := source{object: rawcel.Value(parse(t, written))}
+		from := source{object: celvalue.Value(parse(t, written))}
 		bytes, values := measure(object)
 		run := func(counting expression.Counting) (string, int64) {
 			var in expression.Input

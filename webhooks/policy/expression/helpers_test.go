@@ -17,9 +17,9 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/gatehouse-dev/gatehouse/internal/race"
+	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // source is a request of which there is no more than the objects.
@@ -47,7 +47,7 @@ func orNull(v ref.Val) ref.Val {
 // withObject returns a request about an object.
 func withObject(t testing.TB, text string) source {
 	t.Helper()
-	return source{object: rawcel.Value(parse(t, text))}
+	return source{object: celvalue.Value(parse(t, text))}
 }
 
 func parse(t testing.TB, text string) rawjson.Value {

@@ -13,8 +13,8 @@ import (
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
+	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
 )
 
 // limit returns why a function must not be called with arguments: it would take
@@ -61,8 +61,8 @@ var (
 )
 
 func limitQuantity(args []ref.Val) error {
-	if text, ok := args[0].(types.String); ok && rawcel.IsHugeQuantity(string(text)) {
-		return rawcel.ErrHugeQuantity
+	if text, ok := args[0].(types.String); ok && celvalue.IsHugeQuantity(string(text)) {
+		return celvalue.ErrHugeQuantity
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
+	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
 )
 
 // path is a variable and the names of members in it, as object.spec.containers, or whether the last of them is there, as
@@ -33,7 +33,7 @@ func (p *path) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 			break
 		}
 		var isObject bool
-		value, ok, isObject = rawcel.Member(value, name)
+		value, ok, isObject = celvalue.Member(value, name)
 		if isObject && p.presence && i == len(p.members)-1 {
 			return types.Bool(ok)
 		}

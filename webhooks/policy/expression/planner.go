@@ -9,7 +9,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 	"k8s.io/apiserver/pkg/cel/library"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
 )
 
 // planner plans the expressions of an environment.

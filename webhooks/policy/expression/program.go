@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
+	celcost "github.com/gatehouse-dev/gatehouse/webhooks/cel/cost"
 )
 
 // Program is a compiled expression. It is immutable and safe for concurrent use.

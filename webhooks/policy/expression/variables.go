@@ -15,7 +15,7 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
+	celcost "github.com/gatehouse-dev/gatehouse/webhooks/cel/cost"
 )
 
 // Variables are the variables of a policy. They are immutable, and safe for

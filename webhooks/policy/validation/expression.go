@@ -11,9 +11,9 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/celhint"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
+	celhint "github.com/gatehouse-dev/gatehouse/webhooks/cel/hint"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // Names are the names that an expression may use besides object, oldObject, request and

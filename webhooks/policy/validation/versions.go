@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
+	kindversions "github.com/gatehouse-dev/gatehouse/webhooks/kinds/versions"
 )
 
 // namedVersions are the versions of a resource that policies name, each with the
@@ -83,7 +83,7 @@ func (n namedVersions) add(p *Policy, left *int) {
 				if n[key] == nil {
 					n[key] = map[string]string{}
 				}
-				known := equivalent.Versions(group, name)
+				known := kindversions.Versions(group, name)
 				for _, version := range rule.APIVersions {
 					if n[key][version] == "" && (known == nil || version == "*" || slices.Contains(known, version)) {
 						n[key][version] = p.Kind + "/" + p.Name
@@ -97,7 +97,7 @@ func (n namedVersions) add(p *Policy, left *int) {
 // convertible reports whether an object in a version can be converted to one that is
 // named.
 func (n namedVersions) convertible(resource schema.GroupResource, version string) bool {
-	known := equivalent.Versions(resource.Group, resource.Resource)
+	known := kindversions.Versions(resource.Group, resource.Resource)
 	if known == nil {
 		return false
 	}
@@ -108,7 +108,7 @@ func (n namedVersions) convertible(resource schema.GroupResource, version string
 	for _, sent := range possible {
 		ok := false
 		for to := range n[resource] {
-			ok = ok || equivalent.Convertible(resource.WithVersion(sent), resource.WithVersion(to))
+			ok = ok || kindversions.Convertible(resource.WithVersion(sent), resource.WithVersion(to))
 		}
 		if !ok {
 			return false

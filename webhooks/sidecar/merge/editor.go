@@ -11,7 +11,7 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // Editor changes the text of a pod: every change is both an operation of a JSON

@@ -11,9 +11,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // Merger merges what one profile says into a pod.

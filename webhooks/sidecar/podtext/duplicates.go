@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 const (

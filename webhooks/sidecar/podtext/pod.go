@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
-	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 )
 
 // Domain is part of the name of every annotation for Gatehouse.

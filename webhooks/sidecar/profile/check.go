@@ -14,7 +14,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podcheck"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )

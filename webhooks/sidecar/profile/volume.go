@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/conversion"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/defaults"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
 )
 

@@ -13,7 +13,7 @@ import (
 	podsecurityapi "k8s.io/pod-security-admission/api"
 	podsecuritypolicy "k8s.io/pod-security-admission/policy"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 

@@ -14,7 +14,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 )

@@ -9,7 +9,7 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 )
 

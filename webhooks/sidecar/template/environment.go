@@ -40,8 +40,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
 
 // CompatibilityVersion is the Kubernetes version whose functions expressions may

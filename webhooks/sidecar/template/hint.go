@@ -12,8 +12,8 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celhint"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	celhint "github.com/gatehouse-dev/gatehouse/webhooks/cel/hint"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // shellHint returns the hint for a placeholder that is no expression: the one given, or how to write a variable of a shell, unless it

@@ -15,9 +15,9 @@ import (
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // ErrCannotDecide is the error of an evaluation without a result for a reason that is not
@@ -136,7 +136,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case "pod":
 		if v.pod == nil || !same(v.podOf, v.in.Pod) {
-			v.pod, v.podOf = rawcel.Value(v.in.Pod), v.in.Pod
+			v.pod, v.podOf = celvalue.Value(v.in.Pod), v.in.Pod
 		}
 		return v.pod, true
 	case "params":

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
 

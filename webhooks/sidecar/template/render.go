@@ -10,7 +10,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 type nodeKind byte

@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // A scalar is a result that a placeholder may have: a string, number or boolean of CEL, or

@@ -25,16 +25,16 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/background"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/openreports"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/configuration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/background"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/openreports"
+	"github.com/gatehouse-dev/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
-	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
 // AuditOptions are the flags of serve about the audit of existing objects.
@@ -131,7 +131,7 @@ func (l *reviewLoad) last() float64 {
 }
 
 // auditor returns what audits the cluster, nil without --audit-every.
-func (f *Options) auditor(access *rest.Config, current *active.Active, load *reviewLoad, changed func(), log *slog.Logger) (*background.Controller, error) {
+func (f *Options) auditor(access *rest.Config, current *configuration.Active, load *reviewLoad, changed func(), log *slog.Logger) (*background.Controller, error) {
 	if f.Auditing.Every == 0 {
 		return nil, nil //nolint:nilnil // nothing is audited
 	}
@@ -166,7 +166,7 @@ func neverSent(namespace string) []string {
 // auditing gives the active configuration to audits. Its methods are called by one goroutine.
 type auditing struct {
 	access  *rest.Config
-	current *active.Active
+	current *configuration.Active
 	exclude []string
 
 	// of is the configuration that fingerprint and policies were made of.

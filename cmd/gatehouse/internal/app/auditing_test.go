@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )

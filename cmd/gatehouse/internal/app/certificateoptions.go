@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 )
 
 // CertificateOptions are the flags of serve about certificates: the serving certificate,

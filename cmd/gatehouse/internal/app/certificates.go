@@ -15,11 +15,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/certmetrics"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/events"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/certmetrics"
+	"github.com/gatehouse-dev/gatehouse/internal/build"
 )
 
 // firstReadTimeout bounds the requests to the API server before anything is served: an API

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/certmetrics"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/certmetrics"
 )
 
 // certificateFlagsOf are those that a command line gives.

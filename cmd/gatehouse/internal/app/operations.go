@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/debug"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/telemetry/tracing"
+	"github.com/gatehouse-dev/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 

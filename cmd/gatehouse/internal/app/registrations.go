@@ -9,11 +9,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
+	manifest "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/leader"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
-	manifest "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/leader"
+	"github.com/gatehouse-dev/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 

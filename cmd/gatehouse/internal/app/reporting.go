@@ -15,20 +15,20 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/background"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
-	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/podcount"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/configuration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/events"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/podcount"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/status"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/background"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/telemetry"
+	"github.com/gatehouse-dev/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
-	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
 // reporting writes the status of custom resources, and does what one replica of the install does.
@@ -84,7 +84,7 @@ func (r *reporting) notSent(c *config.Config) func(object any) (notSent, warning
 }
 
 // follow connects the reconciler with its reports.
-func (r *reporting) follow(c *active.Reconciler) {
+func (r *reporting) follow(c *configuration.Reconciler) {
 	c.Report = func(report status.Report) {
 		r.status.Use(report)
 	}
@@ -99,7 +99,7 @@ func (r *reporting) follow(c *active.Reconciler) {
 }
 
 // documents returns the reviewer of custom resources, nil without any.
-func (r *reporting) documents(current *active.Active) *crdadmission.Reviewer {
+func (r *reporting) documents(current *configuration.Active) *crdadmission.Reviewer {
 	if r == nil {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (r *reporting) run(ctx context.Context, group *errgroup.Group) {
 
 // reports returns what writes the status of custom resources. The cluster need not be
 // reachable yet.
-func (f *Options) reports(ctx context.Context, access *rest.Config, called *registrations, current *active.Active, load *reviewLoad, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
+func (f *Options) reports(ctx context.Context, access *rest.Config, called *registrations, current *configuration.Active, load *reviewLoad, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
 	unlimited := access
 	access = rest.CopyConfig(access)
 	access.UserAgent = "gatehouse-status/" + build.Version()
@@ -185,7 +185,7 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, called *regi
 
 // podCounter returns the counter of the pods of profiles, without those of namespaces that
 // are never sent.
-func (f *Options) podCounter(access *rest.Config, current *active.Active, changed func(), log *slog.Logger) (*podcount.Counter, error) {
+func (f *Options) podCounter(access *rest.Config, current *configuration.Active, changed func(), log *slog.Logger) (*podcount.Counter, error) {
 	access = rest.CopyConfig(access)
 	access.UserAgent = "gatehouse-status/" + build.Version()
 	client, err := certs.NewClient(access)

@@ -18,15 +18,15 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/certmetrics"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/configuration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/certmetrics"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/telemetry"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/telemetry/tracing"
+	"github.com/gatehouse-dev/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/internal/clients"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -53,7 +53,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	if lookups != nil {
 		defer lookups.Close()
 	}
-	providers := active.NewIdentityProviders(log, metrics, server.KeyWaits())
+	providers := configuration.NewIdentityProviders(log, metrics, server.KeyWaits())
 	defer providers.Close()
 	usage, err := f.usage(access, log)
 	if err != nil {
@@ -67,8 +67,8 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	if logouts != nil {
 		revoke = logouts.Revoke
 	}
-	current := &active.Active{Dir: f.Config, Log: log, Metrics: metrics, Usage: usage, Seed: maphash.MakeSeed()}
-	configuration := &active.Reconciler{Dir: f.Config, Current: current, Cluster: lookups, Providers: providers, RefuseEmptied: f.OnEmptiedFile == EmptiedFileRefuse}
+	current := &configuration.Active{Dir: f.Config, Log: log, Metrics: metrics, Usage: usage, Seed: maphash.MakeSeed()}
+	configuration := &configuration.Reconciler{Dir: f.Config, Current: current, Cluster: lookups, Providers: providers, RefuseEmptied: f.OnEmptiedFile == EmptiedFileRefuse}
 	ofCertificates := certmetrics.New(metrics.Registry, server.HandshakeFailures())
 	client, err := f.certificateClient(access)
 	if err != nil {
@@ -238,7 +238,7 @@ func readNamespace(c *cluster.Cluster) func(string, *clients.Client) {
 }
 
 // usage returns what records the use of access tokens in the status of custom resources.
-func (f *Options) usage(access *rest.Config, log *slog.Logger) (active.TokenUsage, error) {
+func (f *Options) usage(access *rest.Config, log *slog.Logger) (configuration.TokenUsage, error) {
 	if !f.CustomResources {
 		return nil, nil
 	}
@@ -248,7 +248,7 @@ func (f *Options) usage(access *rest.Config, log *slog.Logger) (active.TokenUsag
 	if err != nil {
 		return nil, err
 	}
-	return active.TokenUsage{one}, nil
+	return configuration.TokenUsage{one}, nil
 }
 
 // logouts returns what keeps the revocations that issuers ask for, nil without any.
@@ -262,7 +262,7 @@ func (f *Options) logouts(access *rest.Config, log *slog.Logger) (*tokens.Logout
 }
 
 // observer returns the observer of finished reviews. Tracer may be nil.
-func observer(metrics *telemetry.Telemetry, usage active.TokenUsage, tracer *tracing.Tracer) func(*review.Outcome) {
+func observer(metrics *telemetry.Telemetry, usage configuration.TokenUsage, tracer *tracing.Tracer) func(*review.Outcome) {
 	if len(usage) == 0 && tracer == nil {
 		return metrics.Review
 	}

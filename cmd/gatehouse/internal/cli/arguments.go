@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // Logs and terminals keep what is printed, and users who mistake a command give it passwords and tokens as arguments. So an unexpected

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // OrList returns alternatives as part of a sentence: "text, json or yaml".

@@ -13,13 +13,13 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // SourceFlags say which policies and profiles of a cluster a command decides by: those that are active there, those of a

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/internal/build"
 )
 
 // NewVersionCommand returns the command "gatehouse version".

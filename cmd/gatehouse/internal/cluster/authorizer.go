@@ -13,8 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 

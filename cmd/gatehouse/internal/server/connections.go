@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
 	"github.com/gatehouse-dev/gatehouse/internal/clients"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )

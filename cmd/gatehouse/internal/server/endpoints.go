@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
-	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
 	"github.com/gatehouse-dev/gatehouse/internal/clients"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/issuers"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/issuers"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"

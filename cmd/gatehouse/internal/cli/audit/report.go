@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/summary"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 

@@ -17,9 +17,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/summary"
 )
 
 // pod returns a pod.

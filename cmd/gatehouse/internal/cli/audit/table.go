@@ -5,9 +5,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/summary"
 )
 
 // mostNames is how many namespaces and kinds the table lists.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/webhookcall"
 )
 
 // NewCommand returns the command "gatehouse certs".

@@ -12,8 +12,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 

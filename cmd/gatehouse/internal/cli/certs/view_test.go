@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 

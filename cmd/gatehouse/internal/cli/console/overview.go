@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/replicas"
 )
 
 // addOverview adds the page.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
 )
 
 // strict is the policy of the directory of tests, with a rule that refuses nothing.

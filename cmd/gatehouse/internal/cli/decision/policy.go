@@ -12,8 +12,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // IsMatch reports whether a policy matches requests like this one.

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // manifestsFlags are the flags of manifests.

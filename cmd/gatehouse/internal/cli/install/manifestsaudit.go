@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 )

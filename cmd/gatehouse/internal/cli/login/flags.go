@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/util/homedir"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/session"
 )
 
 // loginTimeout is how long a person may take to log in elsewhere.

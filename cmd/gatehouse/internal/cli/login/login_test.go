@@ -22,8 +22,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
 )
 
 const (

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/session"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
@@ -17,7 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/sarif"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 func (f *checkFlags) write(s cli.Streams, r *checkReport) error {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/paging"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/paging"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 )
 

@@ -16,15 +16,15 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/groups"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/issuers"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/groups"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/issuers"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
 
 // tokenFileFlag is the flag that makes explain explain a token.

@@ -9,11 +9,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 )
 
 // lintRegistration returns a warning for each policy that matches what the webhook configuration of a cluster does not send.

@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // testReport is the JSON output of test.

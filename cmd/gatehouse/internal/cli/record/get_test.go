@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/debug"
 	"github.com/gatehouse-dev/gatehouse/test/support/portforward"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // begun is when the recordings of tests begin.

@@ -2,7 +2,7 @@ package record
 
 import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/replay"
 )
 
 // Names of --fail-on beside the changes.

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/replay"
 )
 
 // write writes files into a new directory, and returns it.

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/debug"
 )
 
 // logLevelFlags are what the command line of log-level says.

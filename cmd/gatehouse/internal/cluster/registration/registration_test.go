@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	manifest "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	manifest "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
 )
 
 func TestParseName(t *testing.T) {

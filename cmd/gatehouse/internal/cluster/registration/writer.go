@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	manifest "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	manifest "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )

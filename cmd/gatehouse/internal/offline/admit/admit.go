@@ -19,10 +19,10 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/defaults"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
 
 // braces matches what Helm, Istio's injector or a habit from them replaces: {{ .Values.x }}, {{ params.x }}. Other programs, which may

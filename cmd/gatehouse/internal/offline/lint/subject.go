@@ -15,7 +15,7 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // subject is the policy that is being linted.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // issue is what is wrong with a part of an expression for some kinds.

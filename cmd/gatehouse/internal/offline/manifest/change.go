@@ -9,7 +9,7 @@ import (
 	evanphx "gopkg.in/evanphx/json-patch.v4"
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // The operations of a change.

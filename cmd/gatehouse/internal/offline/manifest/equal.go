@@ -3,7 +3,7 @@ package manifest
 import (
 	"errors"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // errMangled is the error for a document that was not changed as it should.

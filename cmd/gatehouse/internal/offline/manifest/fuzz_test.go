@@ -9,7 +9,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"gomodules.xyz/jsonpatch/v2"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // FuzzEdit reads any text as manifests and changes every pod in it: that never

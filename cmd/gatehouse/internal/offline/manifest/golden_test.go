@@ -13,8 +13,8 @@ import (
 	"golang.org/x/tools/txtar"
 	"gomodules.xyz/jsonpatch/v2"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // sidecar is what most goldens add: a container in front, one behind, an

@@ -9,8 +9,8 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // TestObjects finds the pod of every kind that has one, where the kind has it.

@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 )
 
 // Workloads are the kinds of objects that are a pod or have a pod template, with its path. They are safe for concurrent use.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 )
 
 // TestNewWorkloads has kinds of the command line, and those of a PolicyConfiguration beside them.

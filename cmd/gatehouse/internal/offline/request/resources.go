@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
 )
 
 // Resource is the resource of a kind.

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // FuzzDocument reads documents that nobody has written, and holds every case that

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
 )
 
 // Checker parses and checks expressions in the environment of the API server's

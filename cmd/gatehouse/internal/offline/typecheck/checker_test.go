@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
 )
 
 // TestTooLarge holds that nothing is checked that could never be: neither one

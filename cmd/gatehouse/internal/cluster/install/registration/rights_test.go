@@ -1,0 +1,146 @@
+package registration
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
+)
+
+// withRights are the ways to ask for rights.
+func withRights() map[string]Options {
+	return map[string]Options{
+		"self-signed":                   options(func(o *Options) { o.SelfSigned = true }),
+		"by the API":                    options(func(o *Options) { o.Rights = true }),
+		"by a robot":                    options(func(o *Options) { o.SelfSigned, o.ServiceAccount = true, "robot" }),
+		"in default":                    options(func(o *Options) { o.SelfSigned, o.Namespace = true, "default" }),
+		"by URL":                        options(withURL, func(o *Options) { o.CABundle, o.SelfSigned = nil, true }),
+		"of resources":                  options(func(o *Options) { o.SelfSigned, o.CustomResources = true, true }),
+		"of resources, and pods":        options(func(o *Options) { o.SelfSigned, o.CustomResources, o.CountPods = true, true, true }),
+		"of resources, and logouts":     options(func(o *Options) { o.SelfSigned, o.CustomResources, o.Logouts = true, true, true }),
+		"of resources, read by the API": options(func(o *Options) { o.Rights, o.CustomResources = true, true }),
+		"of resources, mounted":         options(func(o *Options) { o.CustomResources, o.Name = true, "gate" }),
+		"of resources, by URL":          options(withURL, func(o *Options) { o.CustomResources, o.Spec = true, spec() }),
+		"managed":                       options(func(o *Options) { o.SelfSigned, o.CustomResources, o.Managed = true, true, true }),
+		"managed, mounted":              options(func(o *Options) { o.CustomResources, o.Managed, o.Name = true, true, "gate" }),
+		"of no policy":                  options(func(o *Options) { o.SelfSigned, o.Spec = true, spec() }),
+	}
+}
+
+// What a role grants is about one name wherever that can be known in advance, and everything in it has its reason
+// where people read it.
+func TestRightsAreNarrowAndExplained(t *testing.T) {
+	t.Parallel()
+	for name, o := range withRights() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := admissionOf(t, o)
+			roles := 0
+			for _, d := range a.Documents {
+				var rules []rbacv1.PolicyRule
+				switch role := d.object.(type) {
+				case *rbacv1.Role:
+					rules = role.Rules
+				case *rbacv1.ClusterRole:
+					rules = role.Rules
+				default:
+					continue
+				}
+				roles++
+				for i := range rules {
+					checkNarrow(t, &rules[i])
+				}
+				text, err := YAML("", []Document{d})
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkExplained(t, string(text), rules)
+			}
+			if roles < 2 {
+				t.Errorf("there are %d roles", roles)
+			}
+		})
+	}
+}
+
+func checkNarrow(t *testing.T, rule *rbacv1.PolicyRule) {
+	t.Helper()
+	if slices.Contains(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), "*") || len(rule.NonResourceURLs) > 0 {
+		t.Errorf("%v is about everything", rule)
+	}
+	if !slices.IsSorted(rule.Verbs) {
+		t.Errorf("%v is not in order", rule)
+	}
+	// The names of Leases are those of pods, Events have names of their own, policies are about any namespace, profiles
+	// about any pod, and custom resources have what names people give them.
+	free := slices.Concat([]string{"leases", "events", "namespaces", "pods"}, install.CustomResources())
+	for _, resource := range install.CustomResources() {
+		free = append(free, resource+"/status")
+	}
+	onlyCreate := slices.Equal(rule.Verbs, []string{"create"})
+	if len(rule.ResourceNames) == 0 && !onlyCreate && !slices.Contains(free, rule.Resources[0]) {
+		t.Errorf("%v is about all names", rule)
+	}
+	if len(rule.ResourceNames) > 0 && slices.Contains(rule.Verbs, "create") {
+		t.Errorf("%v: creating cannot be limited to a name", rule)
+	}
+}
+
+// checkExplained looks for a comment in front of each rule that names each verb and says something of it.
+func checkExplained(t *testing.T, text string, rules []rbacv1.PolicyRule) {
+	t.Helper()
+	parts := strings.Split(text, "- apiGroups:\n")
+	if len(parts) != len(rules)+1 {
+		t.Fatalf("%d rules in:\n%s", len(parts)-1, text)
+	}
+	for i, rule := range rules {
+		comment := parts[i][strings.LastIndex(parts[i], "\n#")+1:]
+		if !strings.HasPrefix(comment, "# ") {
+			t.Errorf("there is no comment in front of rule %d:\n%s", i, text)
+		}
+		var explained []string
+		for line := range strings.Lines(parts[i]) {
+			line, ok := strings.CutPrefix(line, "# ")
+			if verbs, why, found := strings.Cut(line, ": "); ok && found && len(why) > len("why") {
+				explained = append(explained, strings.Split(verbs, ", ")...)
+			}
+		}
+		slices.Sort(explained)
+		if !slices.Equal(explained, rule.Verbs) {
+			t.Errorf("the comment explains %q, and the rule has %q:\n%s", explained, rule.Verbs, text)
+		}
+	}
+}
+
+// The command line is the one that the rights are for.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{
+		"self-signed":                   "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
+		"by the API":                    "gatehouse serve --config DIR --in-cluster --tls-cert FILE --tls-key FILE --registration gatehouse",
+		"in default":                    "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret default/gatehouse-ca",
+		"by URL":                        "gatehouse serve --config DIR --in-cluster --self-signed 192.0.2.10 --self-signed-secret gatehouse-system/gatehouse-ca",
+		"mounted":                       "",
+		"of resources":                  "gatehouse serve --custom-resources --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
+		"of resources, and logouts":     "gatehouse serve --custom-resources --back-channel-logout 24h --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
+		"of resources, read by the API": "gatehouse serve --custom-resources --in-cluster --tls-cert FILE --tls-key FILE --registration gatehouse",
+		"of resources, mounted":         "gatehouse serve --custom-resources --in-cluster --tls-cert FILE --tls-key FILE --registration gate",
+		"of resources, by URL":          "gatehouse serve --config DIR --custom-resources --in-cluster --tls-cert FILE --tls-key FILE",
+		"another name":                  "gatehouse serve --config DIR --in-cluster --tls-cert FILE --tls-key FILE --registration gate",
+	}
+	all := withRights()
+	all["mounted"] = options()
+	all["another name"] = options(func(o *Options) { o.Rights, o.Name = true, "gate" })
+	for name, want := range want {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, err := ForAdmission(all[name])
+			if err != nil || a.Serve != want {
+				t.Errorf("got %q, %v, want %q", a.Serve, err, want)
+			}
+		})
+	}
+}

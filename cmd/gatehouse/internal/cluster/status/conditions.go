@@ -1,0 +1,221 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+const (
+	// grace is how long replicas may differ before a condition says so.
+	grace = 3 * time.Second
+	// maxMessage bounds the message of a condition, in bytes, and maxRemark one remark
+	// in it.
+	maxMessage, maxRemark = 2 << 10, 1 << 10
+	// maxNamed is how many replicas a message names.
+	maxNamed = 5
+)
+
+// view is the state that conditions depend on besides the object.
+type view struct {
+	*current
+
+	// others are the other replicas that are alive, by name.
+	others []*replica
+	// outdated are the kinds whose CustomResourceDefinition in the cluster is older than that of this version, each with what to do.
+	outdated map[string]string
+	now      time.Time
+}
+
+// conditions returns those of an object with this status, without their
+// lastTransitionTime. While it is too early to decide, it returns nil and when to try again.
+func (v *view) conditions(o *outcome, f *fields) ([]metav1.Condition, time.Time) {
+	ready, again := v.ready(o)
+	if !again.IsZero() {
+		return nil, again
+	}
+	all := []metav1.Condition{compiled(o), ready, v.degraded(o, f)}
+	for i := range all {
+		all[i].ObservedGeneration = o.Generation
+	}
+	return all, time.Time{}
+}
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+func compiled(o *outcome) metav1.Condition {
+	switch {
+	case !o.isUsable():
+		return condition(v1alpha1.CompiledCondition, metav1.ConditionFalse, v1alpha1.InvalidReason, joinRemarks(o.findings()))
+	case len(o.Findings) > 0:
+		return condition(v1alpha1.CompiledCondition, metav1.ConditionTrue, v1alpha1.WarningsReason, joinRemarks(o.findings()))
+	default:
+		return condition(v1alpha1.CompiledCondition, metav1.ConditionTrue, v1alpha1.CompiledReason, "There are no errors.")
+	}
+}
+
+// isUsable reports whether the object as it was read has no errors.
+func (o *outcome) isUsable() bool { return o.Use == Current && o.Findings.Err() == nil }
+
+// findings returns the diagnostics of the object without their source, errors first.
+func (o *outcome) findings() []string {
+	var errors, warnings []string
+	for _, f := range o.Findings {
+		f.Source = ""
+		if f.Object == o.Kind+"/"+o.Name || f.Object == o.Kind+"/"+o.Namespace+"/"+o.Name {
+			f.Object = ""
+		}
+		if f.Severity == diagnostic.Error {
+			errors = append(errors, f.String())
+		} else {
+			warnings = append(warnings, "warning: "+f.String())
+		}
+	}
+	return append(errors, warnings...)
+}
+
+// ready returns the condition Ready, or when to try again.
+func (v *view) ready(o *outcome) (metav1.Condition, time.Time) {
+	switch o.Use {
+	case Unused:
+		return condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.NotUsedReason,
+			"The object has errors, which the condition Compiled names, and there is no earlier version to use."), time.Time{}
+	case Previous:
+		return condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.PreviousVersionReason,
+			"The object has errors, which the condition Compiled names. The last version without errors is used."), time.Time{}
+	case Current:
+	}
+	var waiting []string
+	var again time.Time
+	for _, one := range v.others {
+		if one.differs.IsZero() || one.agreed.After(o.since) {
+			continue
+		}
+		from := o.since
+		if one.differs.After(from) {
+			from = one.differs
+		}
+		if soon := from.Add(grace); v.now.Before(soon) {
+			if again.IsZero() || soon.Before(again) {
+				again = soon
+			}
+			continue
+		}
+		waiting = append(waiting, one.name)
+	}
+	switch {
+	case len(waiting) > 0:
+		return condition(v1alpha1.ReadyCondition, metav1.ConditionUnknown, v1alpha1.WaitingReason, waitingMessage(waiting)), time.Time{}
+	case !again.IsZero():
+		return metav1.Condition{}, again
+	default:
+		return condition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.InUseReason, "Every replica uses the object."), time.Time{}
+	}
+}
+
+func waitingMessage(names []string) string {
+	more := ""
+	if n := len(names) - maxNamed; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+		names = names[:maxNamed]
+	}
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = fmt.Sprintf("%q", truncate.Bytes(name, 100))
+	}
+	return "Not known to use the object as it is now: " + strings.Join(quoted, ", ") + more + "."
+}
+
+func (v *view) degraded(o *outcome, f *fields) metav1.Condition {
+	var reasons, remarks []string
+	if o.Use == Previous {
+		reasons = append(reasons, v1alpha1.PreviousVersionReason)
+		remarks = append(remarks, "the last version without errors is used, in place of the object as it is now")
+	}
+	if text := v.outdated[o.Kind]; text != "" {
+		reasons = append(reasons, v1alpha1.OutdatedReason)
+		remarks = append(remarks, text)
+	}
+	if len(o.NotSent) > 0 {
+		reasons = append(reasons, v1alpha1.NotSentReason)
+		remarks = append(remarks, o.NotSent...)
+	}
+	if changed := changedRules(o, f); len(changed) > 0 {
+		reasons = append(reasons, v1alpha1.RuleChangedReason)
+		remarks = append(remarks, changed...)
+	}
+	if warnings := slices.Concat(o.Warnings, o.findings()); o.isUsable() && len(warnings) > 0 {
+		reasons = append(reasons, v1alpha1.WarningsReason)
+		remarks = append(remarks, warnings...)
+	}
+	switch {
+	case len(reasons) > 0:
+		return condition(v1alpha1.DegradedCondition, metav1.ConditionTrue, reasons[0], joinRemarks(remarks))
+	case o.Use == Unused:
+		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.NotUsedReason, "The object is not used, which the condition Ready explains.")
+	default:
+		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.HealthyReason, "There are no problems.")
+	}
+}
+
+// joinRemarks joins as many remarks as fit into a message, one a line.
+func joinRemarks(remarks []string) string {
+	const room = len("\nand 1000000 more")
+	var b strings.Builder
+	for i, remark := range remarks {
+		remark = truncate.Bytes(strings.ToValidUTF8(remark, "?"), maxRemark)
+		if i > 0 && b.Len()+1+len(remark) > maxMessage-room {
+			fmt.Fprintf(&b, "\nand %d more", len(remarks)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(remark)
+	}
+	return b.String()
+}
+
+// find returns the condition of a type, the zero one if there is none.
+func find(all []metav1.Condition, kind string) metav1.Condition {
+	for i := range all {
+		if all[i].Type == kind {
+			return all[i]
+		}
+	}
+	return metav1.Condition{}
+}
+
+// setTransitionTimes sets the lastTransitionTime of conditions: the one in the cluster for
+// a status that does not change.
+func setTransitionTimes(wanted, before []metav1.Condition, now time.Time) {
+	for i := range wanted {
+		wanted[i].LastTransitionTime = stamp(now)
+		if b := find(before, wanted[i].Type); b.Status == wanted[i].Status && !b.LastTransitionTime.IsZero() {
+			wanted[i].LastTransitionTime = b.LastTransitionTime
+		}
+	}
+}
+
+// stamp returns a time with the precision of a status.
+func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
+
+// changedRules returns a remark about each rule that an exception names by its index and that has changed since.
+func changedRules(o *outcome, f *fields) []string {
+	var remarks []string
+	for _, rule := range policy.ChangedRules(f.recordedRules(o), o.Rules) {
+		remarks = append(remarks, fmt.Sprintf("rule %q of %s has changed since the exception was last changed "+
+			"(hint: check that the exception means this rule; then change the exception, or give the rule a name and use it)", rule.Rule, rule.Policy))
+	}
+	return remarks
+}

@@ -1,0 +1,61 @@
+// Package status tells the people of a cluster what became of their custom
+// resources: by conditions and counts in the status of each, and by Events.
+//
+// Every replica reports what it uses, and one of them, which is elected, writes.
+// Nothing that is decided depends on any of it.
+package status
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+)
+
+// Object names a custom resource of the group gatehouse.dev as it was read.
+type Object struct {
+	Kind string
+	// Namespace is "" for a kind that is in none.
+	Namespace, Name string
+	UID             types.UID
+	// Generation is the metadata.generation that was read.
+	Generation int64
+}
+
+// Use says which version of an object is active.
+type Use = resolve.Use
+
+// The values of Use.
+const (
+	Current  = resolve.Current
+	Previous = resolve.Previous
+	Unused   = resolve.Unused
+)
+
+// Outcome is what became of an object in a replica.
+type Outcome struct {
+	Object
+
+	Use Use
+	// Findings are about the object as it was read, errors and warnings. Without an
+	// error Use is Current.
+	Findings diagnostic.List
+	// NotSent are remarks, for people, on what the object is about and the webhook
+	// configurations do not send.
+	NotSent []string
+	// Warnings are remarks, for people, on what the object costs in the cluster.
+	Warnings []string
+	// Rules are the rules that a PolicyException names by their index, as they are now.
+	Rules []v1alpha1.ExceptedRule
+}
+
+// Report is what a replica uses.
+type Report struct {
+	// Digest stands for which version of each object was read, and of which of them
+	// that is in use: replicas with the same digest use the same of each that has no
+	// errors.
+	Digest string
+	// Outcomes are those of all objects, in no order.
+	Outcomes []Outcome
+}

@@ -1,0 +1,147 @@
+package summary_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/summary"
+)
+
+func object(kind, namespace, name string) audit.Object {
+	gvk := corev1.SchemeGroupVersion.WithKind(kind)
+	if kind == "Deployment" {
+		gvk = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: kind}
+	}
+	return audit.Object{GroupVersionKind: gvk, Namespace: namespace, Name: name}
+}
+
+func result(o audit.Object, status audit.Status, rule string) audit.Result {
+	return audit.Result{Object: o, Status: status, Kind: "AdmissionPolicy", Policy: "limits", Rule: rule, Message: "set it"}
+}
+
+// TestSummary checks that an object counts once for each rule and status, and where it is.
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	a := summary.New(1, "proxy")
+	first, second, third := object("Pod", "shop", "a"), object("Deployment", "shop", "b"), object("Namespace", "", "c")
+	a.Object(first)
+	for _, binding := range []string{"one", "two"} {
+		r := result(first, audit.Fail, "memory")
+		r.Binding = binding
+		a.Result(r)
+	}
+	a.Result(result(first, audit.Warn, "memory"))
+	a.Result(result(first, audit.Warn, "cpu"))
+	a.Injection(first, "proxy", audit.Stale)
+	a.Object(second)
+	a.Result(result(second, audit.Fail, "memory"))
+	exempt := result(second, audit.Skip, "cpu")
+	exempt.Exception = "shop/legacy"
+	a.Result(exempt)
+	a.Injection(second, "proxy", audit.Current)
+	a.Injection(second, "forged", audit.Extra)
+	a.Object(third)
+	a.Result(result(third, audit.Error, ""))
+	a.Result(result(third, audit.Pass, "memory"))
+	a.Result(result(third, audit.Skip, "user"))
+
+	got := a.Summary()
+	if got.Objects != 3 || got.Totals != (summary.Counts{Fail: 2, Warn: 1, Error: 1, Excepted: 1, Skip: 1}) {
+		t.Errorf("got %d objects and totals %+v", got.Objects, got.Totals)
+	}
+	type row struct {
+		rule       string
+		counts     summary.Counts
+		namespaces []summary.Named
+		examples   int
+	}
+	var rows []row
+	for _, r := range got.Rules {
+		rows = append(rows, row{r.Rule, r.Counts, r.Namespaces, len(r.Examples)})
+	}
+	want := []row{
+		{"memory", summary.Counts{Fail: 2, Warn: 1}, []summary.Named{{Name: "shop", Objects: 2}}, 2},
+		{"", summary.Counts{Error: 1}, []summary.Named{}, 1},
+		{"cpu", summary.Counts{Warn: 1, Excepted: 1}, []summary.Named{{Name: "shop", Objects: 1}}, 2},
+		{"user", summary.Counts{Skip: 1}, []summary.Named{}, 0},
+	}
+	if !reflect.DeepEqual(rows, want) {
+		t.Errorf("got rules\n%+v, want\n%+v", rows, want)
+	}
+	if kinds := got.Rules[0].Kinds; !reflect.DeepEqual(kinds, []summary.Named{{Name: "Deployment.apps", Objects: 1}, {Name: "Pod", Objects: 1}}) {
+		t.Errorf("got kinds %v", kinds)
+	}
+	if !reflect.DeepEqual(got.Exceptions, []summary.Named{{Name: "shop/legacy", Objects: 1}}) {
+		t.Errorf("got exceptions %v", got.Exceptions)
+	}
+	if len(got.Injection) != 2 || got.Injection[1].States[audit.Stale] != 1 || got.Injection[1].States[audit.Current] != 1 || len(got.Injection[1].States) != len(summary.States()) {
+		t.Errorf("got injection %+v", got.Injection)
+	}
+}
+
+// TestHostileNames checks that neither many nor long names of tenants make a summary large, and that totals stay true.
+func TestHostileNames(t *testing.T) {
+	t.Parallel()
+	const objects = 200_000
+	a := summary.New(3, "proxy")
+	long := strings.Repeat("x", 5000)
+	for i := range objects {
+		o := object("Pod", fmt.Sprintf("namespace-%d", i), fmt.Sprintf("pod-%d", i))
+		o.Kind = fmt.Sprintf("Kind%d", i%1000)
+		a.Object(o)
+		a.Injection(o, fmt.Sprintf("forged-%d", i), audit.Extra)
+		r := result(o, audit.Fail, fmt.Sprintf("rule-%d", i%5000))
+		r.Message = long
+		a.Result(r)
+		r.Status, r.Exception = audit.Skip, fmt.Sprintf("%s-%d", long[:200], i)
+		a.Result(r)
+	}
+	last := object("Pod", "shop", "last")
+	a.Object(last)
+	a.Injection(last, "proxy", audit.Missing)
+
+	got := a.Summary()
+	text, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := 20 << 20; len(text) > most {
+		t.Errorf("the summary has %d bytes", len(text))
+	}
+	if got.Totals.Fail != objects || got.Totals.Excepted != objects || len(got.Rules) != summary.MaxRules || got.MoreRules == 0 {
+		t.Errorf("totals %+v, %d rules and %d results of others", got.Totals, len(got.Rules), got.MoreRules)
+	}
+	if len(got.Exceptions) != summary.MaxExceptions || got.MoreExceptions != objects-summary.MaxExceptions {
+		t.Errorf("%d exceptions, %d more", len(got.Exceptions), got.MoreExceptions)
+	}
+	if n := len(got.Injection); n != summary.MaxUnknownProfiles+1 || got.Injection[n-1].Profile != "proxy" || got.MoreProfiles != objects-summary.MaxUnknownProfiles {
+		t.Errorf("%d profiles, %d more", n, got.MoreProfiles)
+	}
+	for _, r := range got.Rules {
+		if len(r.Namespaces) > summary.MaxNamespaces || len(r.Kinds) > summary.MaxKinds {
+			t.Fatalf("%d namespaces, %d kinds", len(r.Namespaces), len(r.Kinds))
+		}
+		if sum := r.MoreNamespaces + total(r.Namespaces); sum != r.Fail {
+			t.Fatalf("the namespaces have %d objects, want %d", sum, r.Fail)
+		}
+		for _, x := range r.Examples {
+			if len(x.Message) > summary.MaxMessage+len("…") {
+				t.Fatalf("a message of %d bytes", len(x.Message))
+			}
+		}
+	}
+}
+
+func total(of []summary.Named) (n int64) {
+	for _, one := range of {
+		n += one.Objects
+	}
+	return n
+}

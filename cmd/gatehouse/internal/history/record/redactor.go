@@ -1,0 +1,369 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+)
+
+// DefaultPaths returns the field paths that are redacted in every recording.
+func DefaultPaths() []string {
+	return []string{
+		"data", "stringData", "binaryData",
+		"spec.containers[*].env[*].value", "spec.initContainers[*].env[*].value", "spec.ephemeralContainers[*].env[*].value",
+		"spec.extra", // of the user in a SubjectAccessReview or a CertificateSigningRequest
+	}
+}
+
+// DefaultAnnotations returns the patterns of the annotations that are redacted in every
+// recording. The first ones hold a copy of the object, written by kubectl, kopf, kapp and Rancher.
+func DefaultAnnotations() []string {
+	return []string{
+		"*last-applied*", "*last-handled*", "kapp.k14s.io/*", "objectset.rio.cattle.io/*",
+		"*token*", "*secret*", "*password*", "*credential*", "*apikey*", "*api-key*",
+	}
+}
+
+// Redactor replaces values by Mark. It is for one goroutine.
+type Redactor struct {
+	redaction Redaction
+	// review is the root of AdmissionReviews, and secretReview that of those about Secrets. object and secret are the roots of
+	// objects, and template is that of objects of which annotations are redacted alone.
+	review, secretReview, object, secret, template *place
+	patterns                                       []*regexp.Regexp
+	// hidden says which keys of annotations match a pattern. It has the first maxHidden that were met, but for very long ones.
+	hidden map[string]bool
+}
+
+const maxHidden = 1024
+
+// hides reports whether the values of annotations with a key are redacted. The key is as in JSON.
+func (r *Redactor) hides(name rawjson.Value) bool {
+	if hidden, known := r.hidden[string(name)]; known {
+		return hidden
+	}
+	key := name.Text()
+	hidden := slices.ContainsFunc(r.patterns, func(p *regexp.Regexp) bool { return p.MatchString(key) })
+	if len(r.hidden) < maxHidden && len(name) < maxHidden {
+		r.hidden[string(name)] = hidden
+	}
+	return hidden
+}
+
+// place is a place in objects.
+type place struct {
+	members map[string]*place
+	// each is the place of the elements of a list, nil if nothing is redacted in them.
+	each *place
+	// all is true if everything below is redacted, and annotations if it is a map of annotations.
+	all, annotations bool
+}
+
+// everything is a place at which all is redacted.
+//
+//nolint:gochecknoglobals // constant
+var everything = &place{all: true}
+
+// descend returns the place at the end of steps, of which "[*]" is every element of a list.
+func (n *place) descend(steps ...string) *place {
+	for _, step := range steps {
+		next := n.each
+		if step != "[*]" {
+			next = n.members[step]
+		}
+		if next == nil {
+			next = new(place)
+			switch {
+			case step == "[*]":
+				n.each = next
+			case n.members == nil:
+				n.members = map[string]*place{step: next}
+			default:
+				n.members[step] = next
+			}
+		}
+		n = next
+	}
+	return n
+}
+
+// templates returns the paths at which pods are in objects: the object itself, and pod templates.
+func templates() [][]string {
+	return [][]string{nil, {"template"}, {"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}}
+}
+
+// NewRedactor returns a Redactor for the default paths and annotations and those of the caller. Paths
+// are as in Redaction; patterns have * for any characters and ignore case. There is an error for
+// every path that cannot be used: labels, names and the like cannot be redacted, because selectors
+// read them.
+func NewRedactor(paths, annotations []string) (*Redactor, []error) {
+	r := &Redactor{object: new(place), template: new(place), hidden: map[string]bool{}, redaction: Redaction{
+		Paths: appendNew(DefaultPaths(), paths), Annotations: appendNew(DefaultAnnotations(), annotations),
+	}}
+	var problems []error
+	for _, path := range r.redaction.Paths {
+		if err := r.addPath(path); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	for _, at := range append(templates(), []string{"spec", "jobTemplate"}, []string{"spec", "volumeClaimTemplates", "[*]"}) {
+		r.object.descend(at...).descend("metadata", "annotations").annotations = true
+	}
+	r.template.descend("metadata", "annotations").annotations = true
+	r.secret = &place{members: maps.Clone(r.object.members)}
+	r.secret.members["metadata"] = &place{members: map[string]*place{"annotations": everything}}
+	reviewOf := func(object *place) *place {
+		user := &place{members: map[string]*place{"extra": everything}}
+		request := &place{members: map[string]*place{"object": object, "oldObject": object, "userInfo": user}}
+		return &place{members: map[string]*place{"request": request}}
+	}
+	r.review, r.secretReview = reviewOf(r.object), reviewOf(r.secret)
+	for _, pattern := range r.redaction.Annotations {
+		r.patterns = append(r.patterns, regexp.MustCompile("(?is)^"+strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*")+"$"))
+	}
+	return r, problems
+}
+
+func appendNew(list, more []string) []string {
+	for _, one := range more {
+		if !slices.Contains(list, one) {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// addPath adds a path for objects and, if it is in a pod's spec, for pod templates.
+func (r *Redactor) addPath(path string) error {
+	var steps []string
+	for part := range strings.SplitSeq(path, ".") {
+		name, list := strings.CutSuffix(part, "[*]")
+		if name == "" || strings.ContainsAny(name, "[]* ") {
+			return fmt.Errorf("path %q: must be names of fields, as in spec.containers[*].env[*].value", path)
+		}
+		if steps = append(steps, name); list {
+			steps = append(steps, "[*]")
+		}
+	}
+	if first := steps[0]; first == "metadata" || first == "apiVersion" || first == "kind" {
+		return fmt.Errorf("path %q: %s cannot be redacted, because selectors and exceptions read it (hint: annotations have a list of their own)", path, first)
+	}
+	for _, at := range templates() {
+		if at == nil || steps[0] == "spec" {
+			r.object.descend(at...).descend(steps...).all = true
+		}
+	}
+	return nil
+}
+
+// Redaction returns what is redacted.
+func (r *Redactor) Redaction() Redaction { return r.redaction }
+
+// IsCredential reports whether requests for a resource hold tokens in their objects. They are never
+// recorded.
+func IsCredential(group, resource, subresource string) bool {
+	return group == "authentication.k8s.io" || resource == "serviceaccounts" && subresource == "token"
+}
+
+// Object returns an object, as JSON, in which values are redacted.
+func (r *Redactor) Object(object []byte) []byte {
+	root := r.object
+	if rawjson.Value(object).Get("kind").Is("Secret") {
+		root = r.secret
+	}
+	w := r.walk(nil, object, root)
+	return w.dst
+}
+
+// Request appends an AdmissionReview in which values are redacted, and returns where that was done. The review has no line ends. The
+// error is errCredential for a request that must not be recorded, and errTooLarge.
+func (r *Redactor) Request(dst, review []byte) (out []byte, found Found, err error) {
+	// A line of a segment has one end. API servers end bodies with one.
+	if review = bytes.TrimSpace(review); bytes.IndexByte(review, '\n') >= 0 {
+		var compact bytes.Buffer
+		if json.Compact(&compact, review) == nil {
+			review = compact.Bytes()
+		}
+	}
+	root, about := r.review, aboutOf(review)
+	switch {
+	case IsCredential(about.kindGroup, "", "") || IsCredential(about.group, about.resource, about.subresource):
+		return dst, Found{}, errCredential
+	case about.isSecret:
+		root = r.secretReview
+	}
+	w := r.walk(dst, review, root)
+	if w.isFull {
+		return dst, Found{}, errTooLarge
+	}
+	return w.dst, w.found, nil
+}
+
+// about says what a request is about.
+type about struct {
+	kindGroup, group, resource, subresource string
+	isSecret                                bool
+}
+
+// aboutOf reads a review up to the object, if what the request is about is before it, as API servers write it.
+func aboutOf(review rawjson.Value) (a about) {
+	c := review.Cursor()
+	if c.Kind() != rawjson.Object {
+		return about{}
+	}
+	for c.Enter(); c.Next(); {
+		if !c.Name().Is("request") || c.Kind() != rawjson.Object {
+			c.Skip()
+			continue
+		}
+		known := 0
+		for c.Enter(); c.Next(); {
+			switch name := c.Name(); {
+			case name.Is("kind"):
+				kind := c.Skip()
+				a.kindGroup, a.isSecret = kind.Get("group").Text(), kind.Get("kind").Is("Secret")
+				known++
+			case name.Is("resource"):
+				resource := c.Skip()
+				a.group, a.resource = resource.Get("group").Text(), resource.Get("resource").Text()
+				known++
+			case name.Is("subResource"):
+				a.subresource = c.Skip().Text()
+			case name.Is("object") && known == 2:
+				return a
+			default:
+				c.Skip()
+			}
+		}
+	}
+	return a
+}
+
+// Found is what was redacted in a text.
+type Found struct {
+	// Paths are the places, as in Review.Redacted.
+	Paths []string
+
+	// text is that in which values are spans.
+	text   rawjson.Value
+	values []rawjson.Span
+	// env are the spans of environment variables with their names.
+	env []rawjson.Span
+}
+
+// walk is one pass over a text that redacts.
+type walk struct {
+	*Redactor
+
+	cursor rawjson.Cursor
+	// dst has the redacted text up to the place copied of the text, and is bounded by most.
+	dst          []byte
+	copied, most int
+	isFull       bool
+	found        Found
+	// path is where the pass is, in the form of Review.Redacted.
+	path []byte
+}
+
+// maxGrowth bounds how much larger a text gets by its marks, in bytes.
+const maxGrowth = 8 << 20
+
+func (r *Redactor) walk(dst, text []byte, root *place) *walk {
+	w := &walk{Redactor: r, cursor: rawjson.Value(text).Cursor(), dst: dst, most: len(dst) + len(text) + maxGrowth, found: Found{text: text}}
+	w.value(root)
+	w.dst = append(w.dst, text[w.copied:]...)
+	return w
+}
+
+// value passes by the value that comes next, which is at a place, nil for one at which nothing is redacted.
+func (w *walk) value(at *place) {
+	c := &w.cursor
+	if at == nil {
+		c.Skip()
+		return
+	}
+	begin, path := c.At(), len(w.path)
+	switch kind := c.Kind(); {
+	case kind == rawjson.Object:
+		for c.Enter(); c.Next(); {
+			name := c.Name()
+			next := w.below(at, name)
+			switch {
+			case next == nil:
+				c.Skip()
+				continue
+			case at.all: // the path is that at which all is redacted
+			case at.annotations:
+				w.path = append(append(append(w.path, '['), name...), ']')
+			default:
+				if path > 0 {
+					w.path = append(w.path, '.')
+				}
+				w.path = append(w.path, name[1:len(name)-1]...)
+			}
+			w.value(next)
+			w.path = w.path[:path]
+		}
+		if value := at.members["value"]; value != nil && value.all {
+			w.found.env = append(w.found.env, rawjson.Span{Start: int32(begin), End: int32(c.At())}) //nolint:gosec // a review is smaller
+		}
+	case kind == rawjson.Array && (at.all || at.each != nil):
+		next := at
+		if !at.all {
+			next = at.each
+			w.path = append(w.path, "[*]"...)
+		}
+		for c.Enter(); c.Next(); {
+			w.value(next)
+		}
+		w.path = w.path[:path]
+	case at.all && (kind == rawjson.String || kind == rawjson.Number || kind == rawjson.Bool):
+		w.mark(begin, c.Skip())
+	default:
+		c.Skip()
+	}
+}
+
+// below returns the place of a member, nil if nothing is redacted in it.
+func (w *walk) below(at *place, name rawjson.Value) *place {
+	switch {
+	case at.all:
+		return at
+	case at.annotations:
+		if w.hides(name) {
+			return everything
+		}
+		return nil
+	case bytes.IndexByte(name, '\\') >= 0:
+		return at.members[name.Text()]
+	default:
+		return at.members[string(name[1:len(name)-1])]
+	}
+}
+
+// mark replaces a value. Whether there is a string may be known: an empty one is left.
+func (w *walk) mark(begin int, v rawjson.Value) {
+	if len(v) == len(`""`) && v.Kind() == rawjson.String {
+		return
+	}
+	if len(w.dst) > w.most {
+		w.isFull = true
+		return
+	}
+	w.found.values = append(w.found.values, rawjson.Span{Start: int32(begin), End: int32(w.cursor.At())}) //nolint:gosec // a review is smaller
+	w.dst = append(w.dst, w.found.text[w.copied:begin]...)
+	w.dst = append(append(append(w.dst, '"'), Mark...), '"')
+	w.copied = w.cursor.At()
+	// The same place is met again in the next element of a list.
+	const recent = 8
+	known := w.found.Paths[max(0, len(w.found.Paths)-recent):]
+	if !slices.ContainsFunc(known, func(p string) bool { return p == string(w.path) }) {
+		w.found.Paths = append(w.found.Paths, string(w.path))
+	}
+}

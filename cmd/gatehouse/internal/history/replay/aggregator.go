@@ -1,0 +1,203 @@
+package replay
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
+)
+
+const (
+	// maxCounted bounds the groups that are counted, of which the most frequent MaxGroups are
+	// reported. A group that begins later is counted in Report.MoreGroups alone.
+	maxCounted = 4 * MaxGroups
+	// maxNameBytes bounds the names of workloads and users of all groups, each with nameOverhead for
+	// its place in memory, and maxAnswerBytes the answers of all examples.
+	maxNameBytes   = 8 << 20
+	nameOverhead   = 100
+	maxAnswerBytes = 4 << 20
+	// maxNotes bounds the notes.
+	maxNotes = 50
+	// otherReasons is the reason of undecided reviews beyond MaxReasons.
+	otherReasons = "other reasons"
+)
+
+// Aggregator sums up results in bounded memory. It is for one goroutine.
+type Aggregator struct {
+	report Report
+	groups map[groupKey]*group
+	// names and answers are the bytes of names and answers that are kept.
+	names, answers int
+	// more is the number of changed reviews of groups that are not counted.
+	more int64
+}
+
+type groupKey struct {
+	change          Change
+	rule            Rule
+	namespace, kind string
+}
+
+type group struct {
+	Group
+
+	workloads, users map[string]bool
+}
+
+// NewAggregator returns an empty Aggregator.
+func NewAggregator() *Aggregator {
+	return &Aggregator{report: Report{Changed: map[Change]int64{}}, groups: map[groupKey]*group{}}
+}
+
+// Add adds a result. It keeps the Result's strings and answers.
+func (a *Aggregator) Add(r *Result) {
+	report := &a.report
+	report.Reviews++
+	if at := r.Review.Time; !at.IsZero() {
+		if report.Begin.IsZero() || at.Before(report.Begin) {
+			report.Begin = at
+		}
+		if at.After(report.End) {
+			report.End = at
+		}
+	}
+	switch {
+	case r.Undecided != "":
+		a.addReason(r.Undecided)
+		return
+	case len(r.Changes) == 0:
+		report.Unchanged++
+		return
+	}
+	for _, change := range r.Changes {
+		report.Changed[change]++
+		for _, rule := range r.Rules {
+			a.addTo(groupKey{change, rule, r.Review.Namespace, r.Review.Kind}, r)
+		}
+	}
+}
+
+func (a *Aggregator) addReason(reason string) {
+	if a.report.Undecided == nil {
+		a.report.Undecided = map[string]int64{}
+	}
+	if _, known := a.report.Undecided[reason]; !known && len(a.report.Undecided) >= MaxReasons-1 {
+		reason = otherReasons
+	}
+	a.report.Undecided[reason]++
+}
+
+func (a *Aggregator) addTo(key groupKey, r *Result) {
+	g := a.groups[key]
+	if g == nil {
+		if len(a.groups) >= maxCounted {
+			a.more++
+			return
+		}
+		g = &group{
+			Group:     Group{Change: key.change, Rule: key.rule, Namespace: key.namespace, Kind: key.kind},
+			workloads: map[string]bool{}, users: map[string]bool{},
+		}
+		a.groups[key] = g
+	}
+	g.Reviews++
+	g.MoreWorkloads = a.addName(g.workloads, r.Review.Workload) || g.MoreWorkloads
+	g.MoreUsers = a.addName(g.users, r.Review.User) || g.MoreUsers
+	if len(g.Examples) == MaxExamples {
+		return
+	}
+	example := Example{Review: r.Review}
+	if size := r.Before.size() + r.After.size(); a.answers+size <= maxAnswerBytes {
+		a.answers += size
+		example.Before, example.After = r.Before, r.After
+	}
+	g.Examples = append(g.Examples, example)
+}
+
+// addName adds a name to a set, and reports whether there is no space for it.
+func (a *Aggregator) addName(to map[string]bool, name string) (more bool) {
+	switch {
+	case name == "" || to[name]:
+		return false
+	case len(to) == MaxNames || a.names+len(name)+nameOverhead > maxNameBytes:
+		return true
+	}
+	a.names += len(name) + nameOverhead
+	to[name] = true
+	return false
+}
+
+// size returns about how many bytes an answer has.
+func (a *Answer) size() int {
+	if a == nil {
+		return 0
+	}
+	n := len(a.Message) + len(a.Patch)
+	for _, text := range a.Warnings {
+		n += len(text)
+	}
+	for i := range a.Violations {
+		n += len(a.Violations[i].Message)
+	}
+	for name, reason := range a.Profiles {
+		n += len(name) + len(reason)
+	}
+	return n
+}
+
+// addGaps adds reviews that are missing.
+func (a *Aggregator) addGaps(gaps []record.Gap) {
+	for i := range gaps {
+		a.report.Gaps += max(gaps[i].Reviews, 0)
+	}
+}
+
+// addProblem adds a file that could not be read to its end.
+func (a *Aggregator) addProblem(text string) {
+	if len(a.report.Problems) < maxNotes {
+		a.report.Problems = append(a.report.Problems, text)
+	}
+}
+
+// addNotes adds of what the recording is a sample.
+func (a *Aggregator) addNotes(header *record.Header) {
+	if header.Share > 0 {
+		a.addNote(fmt.Sprintf("numbers and percentages are of the recorded sample, which has all denied requests and all warnings, and %.4g%% of the others "+
+			"(hint: use no percentages with --fail-on)", 100*header.Share))
+	}
+}
+
+func (a *Aggregator) addNote(note string) {
+	if len(a.report.Notes) < maxNotes && !slices.Contains(a.report.Notes, note) {
+		a.report.Notes = append(a.report.Notes, note)
+	}
+}
+
+// Report returns the sum of all results so far.
+func (a *Aggregator) Report() *Report {
+	out := a.report
+	out.Changed, out.Undecided = maps.Clone(out.Changed), maps.Clone(out.Undecided)
+	out.Problems, out.Notes = slices.Clone(out.Problems), slices.Clone(out.Notes)
+	all := slices.Collect(maps.Values(a.groups))
+	order := Changes()
+	slices.SortFunc(all, func(a, b *group) int {
+		return cmp.Or(
+			-cmp.Compare(a.Reviews, b.Reviews), cmp.Compare(slices.Index(order, a.Change), slices.Index(order, b.Change)),
+			cmp.Compare(a.Rule.Kind, b.Rule.Kind), cmp.Compare(a.Rule.Name, b.Rule.Name), cmp.Compare(a.Rule.Rule, b.Rule.Rule),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind),
+		)
+	})
+	out.MoreGroups = a.more
+	for i, g := range all {
+		if i >= MaxGroups {
+			out.MoreGroups += g.Reviews
+			continue
+		}
+		one := g.Group
+		one.Workloads, one.Users = slices.Sorted(maps.Keys(g.workloads)), slices.Sorted(maps.Keys(g.users))
+		out.Groups = append(out.Groups, one)
+	}
+	return &out
+}

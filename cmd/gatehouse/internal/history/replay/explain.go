@@ -1,0 +1,122 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// Item is a review of a recording with what it refers to.
+type Item struct {
+	Source  *Source
+	Segment *record.Segment
+	Review  *record.Review
+}
+
+// Find returns the reviews whose ID begins with a prefix, at most a number of them, in the order of
+// the recording. The error is that of the context, or says which files could not
+// be read to their end; what was found before is returned with it.
+func Find(ctx context.Context, sources []Source, prefix string, most int) ([]Item, error) {
+	var (
+		found []Item
+		errs  []error
+	)
+	for i := range sources {
+		_, err := Each(ctx, &sources[i], func(reader *record.Reader, review *record.Review) error {
+			if strings.HasPrefix(review.ID, prefix) {
+				found = append(found, Item{&sources[i], reader.Segment(), review})
+			}
+			if len(found) >= most {
+				return io.EOF
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, record.ErrUnfinished) {
+			errs = append(errs, fmt.Errorf("%s: %w", sources[i].Name, err))
+		}
+		if ctx.Err() != nil || len(found) >= most {
+			break
+		}
+	}
+	return found, errors.Join(errs...)
+}
+
+// Each calls a function with each review of a file, until it returns an error, of which io.EOF is not returned, and returns the gaps that
+// were met. The error is record.ErrUnfinished for a file that has no end.
+func Each(ctx context.Context, source *Source, visit func(*record.Reader, *record.Review) error) ([]record.Gap, error) {
+	file, err := source.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	reader, err := record.NewReader(file)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the caller names the file
+	}
+	defer reader.Close()
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		review, err := reader.Next()
+		if err == nil {
+			err = visit(reader, review)
+		}
+		if errors.Is(err, io.EOF) {
+			return reader.Gaps(), nil
+		}
+		if err != nil {
+			return reader.Gaps(), err //nolint:wrapcheck // the caller names the file
+		}
+	}
+}
+
+// Explanation is an answer to a review with everything that led to it.
+type Explanation struct {
+	Subject Subject
+	Answer  *Answer
+	// Undecided is as in Result.
+	Undecided string
+	// Policy is that of policy.Set.Decide with explanations, nil unless policies decide.
+	Policy *policy.Decision
+	// Mutation is that of mutation.Set.Decide with explanations, nil unless mutating policies decide.
+	Mutation *mutation.Decision
+	// Sidecar is that of sidecar.Set.Decide with explanations, nil unless profiles decide.
+	Sidecar *sidecar.Decision
+}
+
+// RecordedAnswer returns the recorded answer to a review.
+func RecordedAnswer(of *Item) *Explanation {
+	it := newItem(of.Source, newSegment(of.Segment), of.Review)
+	out := &Explanation{Subject: subjectOf(it)}
+	out.Subject.setWorkload(it)
+	if it.isLogin() {
+		out.Answer = recordedLogin(it.review)
+	} else {
+		recorded := recordedAnswer(it.review)
+		out.Answer = recorded.public()
+	}
+	return out
+}
+
+// Explain decides a review again, with everything that led to the answer.
+func (c *Candidate) Explain(ctx context.Context, of *Item) *Explanation {
+	w := worker{run: &run{library: newLibrary()}, deciders: map[*configuration]*decider{}, explain: true}
+	it := newItem(of.Source, newSegment(of.Segment), of.Review)
+	out := &Explanation{Subject: subjectOf(it)}
+	out.Subject.setWorkload(it)
+	if out.Undecided = it.unreadable(); out.Undecided != "" {
+		return out
+	}
+	it.base, it.baseErr = w.base(it)
+	answer := w.answer(ctx, c, it)
+	out.Answer, out.Undecided, out.Policy, out.Mutation, out.Sidecar = answer.public(), answer.undecided, answer.policy, answer.mutation, answer.sidecar
+	return out
+}

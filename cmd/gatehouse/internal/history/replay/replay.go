@@ -1,0 +1,339 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+)
+
+// Source is a file of a recording.
+type Source struct {
+	// Name is the path of the file, for messages and Subject.Recording.
+	Name string
+	// Size is the size of the file in bytes, 0 if it is not known.
+	Size int64
+	// Open opens the file. It is called once for each Run.
+	Open func() (io.ReadCloser, error)
+}
+
+// Options are what Run needs.
+type Options struct {
+	// Sources are read one after the other. It is required.
+	Sources []Source
+	// Candidate is the configuration that is tried. It is required.
+	Candidate *Candidate
+	// Against, if it is set, is compared with the candidate in place of the recorded answers.
+	Against *Candidate
+	// Keep reports whether to replay a review. It gets no Workload, and is called by several
+	// goroutines. Nil replays all.
+	Keep func(*Subject) bool
+	// Progress is called now and then, by the goroutine that called Run. It may be nil.
+	Progress func(Progress)
+	// Result gets every result in the order of the recording, by the goroutine that called Run. It may be nil.
+	Result func(*Result)
+}
+
+// Progress says how far a replay is.
+type Progress struct {
+	// Reviews is the number of reviews so far.
+	Reviews int64
+	// Read and Size are bytes of all files. Size is 0 if it is not known.
+	Read, Size int64
+}
+
+// batchReviews and batchBytes bound what is handed to a worker at a time, but for one review that is larger.
+const (
+	batchReviews = 64
+	batchBytes   = 256 << 10
+)
+
+// batch is a part of a file on its way through the workers.
+type batch struct {
+	source  *Source
+	segment *segment
+	reviews []*record.Review
+	bytes   int
+
+	results []batchResult
+	done    chan struct{}
+
+	// read is how many bytes of the files have been read.
+	read int64
+	// err and gaps are those of the file, with its last batch.
+	err  error
+	gaps []record.Gap
+}
+
+type batchResult struct {
+	Result
+
+	// skipped is true if Options.Keep excludes the review, and isLogin if it is no admission review.
+	skipped, isLogin bool
+}
+
+// Run decides every review of a recording by the candidate, and returns what differs. Its memory
+// does not depend on the size of the recording. Files that cannot be read, or not to their end,
+// are among Report.Problems: what was read before counts. The error is that of the context.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	r := run{Options: o, library: newLibrary()}
+	procs := runtime.GOMAXPROCS(0)
+	work, ordered := make(chan *batch, procs), make(chan *batch, 2*procs)
+	var workers sync.WaitGroup
+	defer func() {
+		cancel()
+		workers.Wait()
+	}()
+	workers.Go(func() {
+		defer close(ordered)
+		defer close(work)
+		r.read(ctx, func(b *batch) bool {
+			for _, to := range [...]chan<- *batch{ordered, work} {
+				select {
+				case to <- b:
+				case <-ctx.Done():
+					return false
+				}
+			}
+			return true
+		})
+	})
+	for range procs {
+		workers.Go(func() {
+			w := worker{run: &r, deciders: map[*configuration]*decider{}}
+			for b := range work {
+				w.decide(ctx, b)
+				close(b.done)
+			}
+		})
+	}
+	a, err := r.collect(ctx, ordered)
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return a.Report(), err
+}
+
+// run is the state of one Run.
+type run struct {
+	Options
+
+	library *library
+	// before is the size of the files that were read before.
+	before int64
+}
+
+// read reads all sources, until send returns false.
+func (r *run) read(ctx context.Context, send func(*batch) bool) {
+	for i := range r.Sources {
+		if ctx.Err() != nil || !r.readSource(&r.Sources[i], send) {
+			return
+		}
+	}
+}
+
+// readSource reads a source, and returns false once the replay has ended.
+func (r *run) readSource(source *Source, send func(*batch) bool) bool {
+	newBatch := func(of *segment) *batch { return &batch{source: source, segment: of, done: make(chan struct{})} }
+	b := newBatch(nil)
+	file, err := source.Open()
+	if err != nil {
+		b.err = errors.New(strings.TrimPrefix(err.Error(), "open "+source.Name+": "))
+		return send(b)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	reader, err := record.NewReader(file)
+	if err != nil {
+		b.err = err
+		return send(b)
+	}
+	defer func() {
+		r.before += reader.Read()
+		reader.Close()
+	}()
+	flush := func() bool {
+		b.read = r.before + reader.Read()
+		return send(b)
+	}
+	for {
+		review, err := reader.Next()
+		if err != nil {
+			if b.gaps = reader.Gaps(); !errors.Is(err, io.EOF) {
+				b.err = err
+			}
+			return flush()
+		}
+		if of := reader.Segment(); b.segment == nil || b.segment.Segment != of || len(b.reviews) == batchReviews || b.bytes >= batchBytes {
+			next := b.segment
+			if next == nil || next.Segment != of {
+				next = newSegment(of)
+			}
+			if len(b.reviews) > 0 && !flush() {
+				return false
+			}
+			b = newBatch(next)
+		}
+		b.reviews = append(b.reviews, review)
+		b.bytes += len(review.Request) + len(review.Response)
+	}
+}
+
+// collect adds up the results in the order of the recording.
+func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, error) {
+	a := NewAggregator()
+	var (
+		reviews, size int64
+		logins        int
+		header        *record.Segment
+	)
+	for i := range r.Sources {
+		size += r.Sources[i].Size
+	}
+	for b := range ordered {
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return a, context.Cause(ctx)
+		}
+		if b.segment != nil && b.segment.Segment != header {
+			header = b.segment.Segment
+			a.addNotes(&header.Header)
+		}
+		for i := range b.results {
+			one := &b.results[i]
+			if one.isLogin {
+				logins++
+			}
+			if one.isLogin || one.skipped {
+				continue
+			}
+			reviews++
+			a.Add(&one.Result)
+			if r.Result != nil {
+				r.Result(&one.Result)
+			}
+		}
+		a.addGaps(b.gaps)
+		switch {
+		case errors.Is(b.err, record.ErrUnfinished):
+			a.addNote(b.source.Name + ": " + b.err.Error())
+		case b.err != nil:
+			a.addProblem(b.source.Name + ": " + firstLine(b.err.Error()))
+		}
+		if r.Progress != nil {
+			r.Progress(Progress{Reviews: reviews, Read: b.read, Size: size})
+		}
+	}
+	if logins > 0 {
+		a.addNote("not decided again, because tokens are not recorded: " + diagnostic.Count(logins, "login"))
+	}
+	return a, nil
+}
+
+// worker decides reviews. It is for one goroutine.
+type worker struct {
+	run      *run
+	deciders map[*configuration]*decider
+	explain  bool
+	// last is what base returned last.
+	last struct {
+		segment       *segment
+		digest        string
+		configuration *configuration
+		err           error
+	}
+}
+
+// decide decides the reviews of a batch.
+func (w *worker) decide(ctx context.Context, b *batch) {
+	b.results = make([]batchResult, len(b.reviews))
+	for i, review := range b.reviews {
+		if ctx.Err() != nil {
+			return
+		}
+		w.one(ctx, newItem(b.source, b.segment, review), &b.results[i])
+	}
+	b.reviews = nil
+}
+
+// one decides one review.
+func (w *worker) one(ctx context.Context, it *item, out *batchResult) {
+	subject := subjectOf(it)
+	if w.run.Keep != nil || w.run.Result != nil {
+		subject.setName(it)
+	}
+	if w.run.Keep != nil && !w.run.Keep(&subject) {
+		out.skipped = true
+		return
+	}
+	if out.isLogin = it.isLogin(); out.isLogin {
+		return
+	}
+	before, after, difference := w.compare(ctx, it)
+	out.Changes, out.Undecided, out.Rules = difference.changes, truncate.Runes(difference.undecided, maxName), difference.rules
+	if len(out.Changes) > 0 || out.Undecided != "" {
+		subject.setWorkload(it)
+	}
+	out.Review = subject
+	if len(out.Changes) > 0 {
+		out.Before, out.After = before.public(), after.public()
+	}
+}
+
+// base returns the configuration that has decided on a review.
+func (w *worker) base(it *item) (*configuration, error) {
+	if w.last.segment != it.segment || w.last.digest != it.review.Config {
+		w.last.segment, w.last.digest = it.segment, it.review.Config
+		w.last.configuration, w.last.err = w.run.library.find(it.segment.Segment, it.review.Config)
+	}
+	return w.last.configuration, w.last.err
+}
+
+// compare decides a review and compares the answers.
+func (w *worker) compare(ctx context.Context, it *item) (before, after answer, d difference) {
+	if reason := it.unreadable(); reason != "" {
+		return answer{}, answer{}, difference{undecided: reason}
+	}
+	it.base, it.baseErr = w.base(it)
+	recorded := w.run.Against == nil
+	if recorded {
+		before = recordedAnswer(it.review)
+		before.by = it.base
+	} else {
+		before = w.answer(ctx, w.run.Against, it)
+	}
+	after = w.answer(ctx, w.run.Candidate, it)
+	return before, after, compare(&before, &after, recorded)
+}
+
+// maxDeciders bounds the deciders of a worker.
+const maxDeciders = maxConfigurations
+
+// answer decides a review by a candidate.
+func (w *worker) answer(ctx context.Context, c *Candidate, it *item) answer {
+	configuration := c.fixed
+	if configuration == nil {
+		if configuration = it.base; configuration == nil {
+			return answer{undecided: firstLine(it.baseErr.Error())}
+		}
+	}
+	d := w.deciders[configuration]
+	if d == nil {
+		if len(w.deciders) == maxDeciders {
+			clear(w.deciders)
+		}
+		d = newDecider(configuration)
+		d.explain = w.explain
+		w.deciders[configuration] = d
+	}
+	out := d.decide(ctx, it)
+	out.by = configuration
+	return out
+}

@@ -1,0 +1,112 @@
+package replay
+
+import (
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+)
+
+// maxName bounds the names in a Subject, in bytes. Those of the API are shorter.
+const maxName = 512
+
+func short(name string) string { return truncate.Bytes(name, maxName) }
+
+// SubjectOf returns what a review is about, without a Workload. Of a request that cannot be read,
+// little is known.
+func SubjectOf(r *record.Review) Subject {
+	it := newItem(new(Source), nil, r)
+	out := subjectOf(it)
+	out.setName(it)
+	return out
+}
+
+// subjectOf returns what a review is about, without name and workload of an object.
+func subjectOf(item *item) Subject {
+	out := Subject{
+		Recording: item.source.Name, ID: short(item.review.ID), Time: item.review.Time, Endpoint: short(item.review.Endpoint),
+	}
+	if t := item.review.Token; t != nil {
+		out.Kind, out.Name, out.User = "TokenReview", short(t.ID), short(identityOf(item.review).Username)
+		return out
+	}
+	r := &item.request.AdmissionRequest
+	out.User, out.Operation, out.Namespace = short(r.UserInfo.Username), string(r.Operation), short(r.Namespace)
+	out.Kind = short(r.Kind.Kind)
+	if r.Kind.Group != "" {
+		out.Kind = short(r.Kind.Kind + "." + r.Kind.Group)
+	}
+	out.SubResource = short(r.SubResource)
+	out.DryRun = r.DryRun != nil && *r.DryRun
+	return out
+}
+
+// objectOf returns the object of a request, or that before it.
+func objectOf(r *admission.Request) rawjson.Value {
+	if len(r.Object.Raw) > 0 && r.Operation != admissionv1.Connect {
+		return r.Object.Raw
+	}
+	return r.OldObject.Raw
+}
+
+// nameOf returns the name of the object, or its generateName with an asterisk.
+func nameOf(r *admission.Request) string {
+	if r.Name != "" {
+		return r.Name
+	}
+	metadata := objectOf(r).Get("metadata")
+	if name := metadata.Get("name").Text(); name != "" {
+		return name
+	}
+	if name := metadata.Get("generateName").Text(); name != "" {
+		return name + "*"
+	}
+	return ""
+}
+
+// setName sets the name of the object, which may have to be searched for.
+func (s *Subject) setName(item *item) {
+	if item.review.Token == nil && s.Name == "" {
+		s.Name = short(nameOf(&item.request))
+	}
+}
+
+// setWorkload sets the object that people know. Controllers put names of their own behind those of
+// workloads: owner references and labels name the workload.
+func (s *Subject) setWorkload(item *item) {
+	if item.review.Token != nil {
+		s.Workload = s.Kind + "/" + s.Name
+		return
+	}
+	s.setName(item)
+	kind, _, _ := strings.Cut(s.Kind, ".")
+	name := strings.TrimSuffix(strings.TrimSuffix(s.Name, "*"), "-")
+	metadata := objectOf(&item.request).Get("metadata")
+	for _, owner := range metadata.Get("ownerReferences").Elements() {
+		if !owner.Get("controller").IsTrue() {
+			continue
+		}
+		kind, name = owner.Get("kind").Text(), owner.Get("name").Text()
+		switch kind {
+		case "ReplicaSet":
+			for _, label := range [...]struct{ key, kind string }{{"pod-template-hash", "Deployment"}, {"rollouts-pod-template-hash", "Rollout"}} {
+				if hash := metadata.Get("labels", label.key).Text(); hash != "" {
+					if workload, ok := strings.CutSuffix(name, "-"+hash); ok && workload != "" {
+						kind, name = label.kind, workload
+					}
+				}
+			}
+		case "Job":
+			if workload := podtext.CronJobName(name); workload != name {
+				kind, name = "CronJob", workload
+			}
+		}
+		break
+	}
+	s.Workload = short(kind + "/" + name)
+}

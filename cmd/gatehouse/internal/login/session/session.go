@@ -1,0 +1,234 @@
+// Package session is the user's side of logging in: it gets a token from an
+// OpenID Connect issuer or from Gatehouse's login endpoint, keeps it in a cache
+// that nobody else can read, and renews it without asking as long as that goes.
+//
+// Programs that need the same token at one time log in one after the other, so that
+// the first login serves all of them.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
+)
+
+// Identity is all that tells one login from another: logins of equal Identity
+// share a credential. It holds no secret.
+type Identity struct {
+	// Method is "oidc" or "password".
+	Method string `json:"method"`
+	// Issuer, ClientID and Scopes are for oidc. Scopes are sorted, each once.
+	Issuer   string   `json:"issuer,omitempty"`
+	ClientID string   `json:"clientID,omitempty"`
+	Scopes   []string `json:"scopes,omitempty"`
+	// Server, Directory and Username are for password. The user name is empty if
+	// it is asked for.
+	Server    string `json:"server,omitempty"`
+	Directory string `json:"directory,omitempty"`
+	Username  string `json:"username,omitempty"`
+}
+
+// Credential is what a login gives. Token and RefreshToken are secrets.
+type Credential struct {
+	// Token is the bearer token for the API server.
+	Token string `json:"token"`
+	// ObtainedAt and ExpiresAt bound the token's life.
+	ObtainedAt time.Time `json:"obtainedAt"`
+	ExpiresAt  time.Time `json:"expiresAt"`
+	// RefreshToken renews a credential of an issuer.
+	RefreshToken string `json:"refreshToken,omitempty"`
+	// SessionEnds is until when a credential of Gatehouse can be renewed.
+	SessionEnds time.Time `json:"sessionEnds,omitzero"`
+	// Subject is the claim sub of an issuer's token: a renewed token is for the
+	// same.
+	Subject string `json:"subject,omitempty"`
+	// Name is the user name that was typed or given for a password: who the login
+	// was asked for, which is not what Gatehouse calls them.
+	Name string `json:"name,omitempty"`
+	// User is who logged in, for people: what the issuer or Gatehouse calls them.
+	User string `json:"user"`
+	// Source is where the login was, for people: the URL of the issuer or of
+	// Gatehouse.
+	Source string `json:"source"`
+}
+
+// UsableUntil returns the time from which the token is renewed: somewhat before its
+// end, so that a request that is under way arrives in time and clocks may differ
+// a little, but never more than a tenth of its life.
+func (c *Credential) UsableUntil() time.Time {
+	const most = 30 * time.Second
+	return c.ExpiresAt.Add(-max(0, min(most, c.ExpiresAt.Sub(c.ObtainedAt)/10)))
+}
+
+func (c *Credential) usable(now time.Time) bool {
+	return c.Token != "" && now.Before(c.UsableUntil())
+}
+
+// Method is a way to log in. Implementations are used by one goroutine at a time.
+type Method interface {
+	// Identity is the same for the life of the Method.
+	Identity() Identity
+	// Fits reports whether a credential of this Identity is of whom this login is for:
+	// where the Identity names nobody, the one in the cache may be somebody else's.
+	Fits(c *Credential) bool
+	// Login asks a person.
+	Login(ctx context.Context) (*Credential, error)
+	// Renew makes a new credential out of an old one without asking anybody. An
+	// error that is ErrEnded means that only Login can help, every other that it
+	// could not be decided.
+	Renew(ctx context.Context, old *Credential) (*Credential, error)
+}
+
+// ErrEnded means that a credential cannot be renewed any more.
+var ErrEnded = errors.New("the session has ended")
+
+// ErrNeedsPerson means that somebody has to log in, and that nobody can be asked.
+var ErrNeedsPerson = errors.New("a login is required, and nobody can be asked here")
+
+// RefusedError is a definite no to a login.
+type RefusedError struct {
+	// Reason is a word for programs, and Message a sentence for people. Neither
+	// holds a secret, and both can be shown on a terminal.
+	Reason, Message string
+}
+
+func (e *RefusedError) Error() string { return e.Message + " (reason " + e.Reason + ")" }
+
+// Session gets credentials of one Method through a Cache.
+type Session struct {
+	Method Method
+	Cache  *Cache
+	// Interactive says that there is a person to ask.
+	Interactive bool
+	// Anew asks for a login whatever is in the cache, and takes its place.
+	Anew bool
+	// Renew renews what is in the cache, also while it is good. A server that rejects the
+	// renewal, because the login was revoked, makes a person log in again.
+	Renew bool
+	// LockTimeout is how long another login is waited for. It must be longer than
+	// a Login may take.
+	LockTimeout time.Duration
+	// Remarks is where progress goes.
+	Remarks io.Writer
+	Now     func() time.Time
+}
+
+// Get returns a credential that is good for now: the one in the cache, that one
+// renewed, or that of a new login, which replaces one that does not fit. The error is
+// ErrNeedsPerson, or a *RefusedError for a definite no, or both if a renewal was
+// rejected and nobody can be asked; any other means that it cannot be decided.
+func (s *Session) Get(ctx context.Context) (*Credential, error) {
+	if s.Cache.Store == StoreNone {
+		return s.obtain(ctx, nil)
+	}
+	entry := s.Cache.entry(s.Method.Identity())
+	old, err := s.stored(entry)
+	if err != nil {
+		return nil, err
+	}
+	if old != nil && old.usable(s.Now()) && !s.Anew && !s.Renew {
+		return old, nil
+	}
+	if err := s.Cache.unreadable; err != nil {
+		s.remark("the stored login cannot be read: %s", err)
+	}
+	unlock, err := entry.lock(ctx, s.LockTimeout, func() {
+		s.remark("waiting for another login to finish, at most %s", s.LockTimeout)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	// Another process may have logged in during the wait.
+	if old, err = s.stored(entry); err != nil {
+		return nil, err
+	}
+	if old != nil && old.usable(s.Now()) && !s.Anew && !s.Renew {
+		return old, nil
+	}
+	c, err := s.obtain(ctx, old)
+	if err != nil || c == old {
+		return c, err
+	}
+	if err := entry.write(c); err != nil {
+		s.remark("the login is not stored: %s", err)
+	}
+	return c, nil
+}
+
+// stored returns the credential in the cache, nil if there is none or it is somebody
+// else's, which is neither used nor renewed.
+func (s *Session) stored(e entry) (*Credential, error) {
+	c, err := e.read()
+	if c == nil || err != nil || !s.Method.Fits(c) {
+		return nil, err
+	}
+	return c, nil
+}
+
+// obtain gets a credential that is not in the cache.
+func (s *Session) obtain(ctx context.Context, old *Credential) (*Credential, error) {
+	needsPerson := ErrNeedsPerson
+	if old != nil && !s.Anew {
+		c, err := s.Method.Renew(ctx, old)
+		refused, ok := errors.AsType[*RefusedError](err)
+		switch {
+		case err == nil:
+			return c, nil
+		case ok && s.Interactive:
+			s.remark("the renewal was rejected: %s", refused)
+		case ok:
+			needsPerson = fmt.Errorf("%w: the renewal was rejected: %w", ErrNeedsPerson, refused)
+		case errors.Is(err, ErrEnded):
+		case s.Now().Before(old.ExpiresAt):
+			s.remark("the token could not be renewed and is used until it expires: %s", err)
+			return old, nil
+		default:
+			return nil, fmt.Errorf("the login cannot be renewed: %w", err)
+		}
+	}
+	if !s.Interactive {
+		return nil, needsPerson
+	}
+	return s.Method.Login(ctx)
+}
+
+// remark is for people; that nobody reads it is no error.
+func (s *Session) remark(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.Remarks, "gatehouse: "+format+"\n", args...)
+}
+
+// checkToken refuses a token that could not be sent, or would be refused at once.
+func checkToken(token string, expires, now time.Time) error {
+	const most = 64 << 10
+	if token == "" || len(token) > most {
+		return fmt.Errorf("the response has a token of %d bytes, allowed are 1 to %d", len(token), most)
+	}
+	for i := range len(token) {
+		if token[i] <= ' ' || token[i] > '~' {
+			return errors.New("the response has a token with characters that are not allowed in an HTTP header")
+		}
+	}
+	if !now.Before(expires) {
+		return fmt.Errorf("the new token expired at %s, and the time here is %s (hint: check the clock of this machine)",
+			expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// printable returns a text from elsewhere as it may be shown on a terminal.
+func printable(text string) string {
+	const most = 300
+	text = strict.Cut(text, most)
+	for _, r := range text {
+		if !strconv.IsPrint(r) {
+			return strconv.Quote(text)
+		}
+	}
+	return text
+}

@@ -1,0 +1,219 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/paging"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+)
+
+const (
+	tokenResource      = "accesstokens"
+	revocationResource = "tokenrevocations"
+	// manager is who the API server notes as the author of objects made here.
+	manager = "gatehouse-token"
+)
+
+// Cluster is a Store of custom resources, for whoever the client is to the API
+// server. What is found wrong in its errors is in the words of the API server,
+// with a remedy where there is one.
+//
+// It sends hashes, and never sees a token.
+type Cluster struct {
+	tokens, revocations dynamic.NamespaceableResourceInterface
+}
+
+var _ Store = (*Cluster)(nil) // a Cluster is a Store
+
+// NewCluster returns the Store of the cluster of a client.
+func NewCluster(client dynamic.Interface) *Cluster {
+	return &Cluster{
+		tokens:      client.Resource(v1alpha1.GroupVersion.WithResource(tokenResource)),
+		revocations: client.Resource(v1alpha1.GroupVersion.WithResource(revocationResource)),
+	}
+}
+
+// Create makes the object of the token. The token gets the metadata that the API
+// server gives it: its creationTimestamp, by which it is revoked, is the API
+// server's time. The error of a token that is refused is ErrRefused.
+func (c *Cluster) Create(ctx context.Context, token *v1alpha1.AccessToken) (string, error) {
+	made, err := c.create(ctx, c.tokens, tokenResource, token, false)
+	if err != nil {
+		return object(kind, token.Name), err
+	}
+	token.UID, token.ResourceVersion, token.CreationTimestamp = made.GetUID(), made.GetResourceVersion(), made.GetCreationTimestamp()
+	return object(kind, token.Name), nil
+}
+
+// CheckCreate asks the API server whether Create would succeed, and creates nothing. Its errors are those of Create.
+func (c *Cluster) CheckCreate(ctx context.Context, token *v1alpha1.AccessToken) error {
+	_, err := c.create(ctx, c.tokens, tokenResource, token, true)
+	return err
+}
+
+// Revoke makes the object of the revocation. The error of one that is refused is
+// ErrRefused.
+func (c *Cluster) Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation, dryRun bool) (string, error) {
+	_, err := c.create(ctx, c.revocations, revocationResource, revocation, dryRun)
+	return object(revocation.Kind, revocation.Name), err
+}
+
+func (*Cluster) create(ctx context.Context, client dynamic.ResourceInterface, resource string, document metav1.Object, dryRun bool) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(document)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{Object: content}
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(content, "status")
+	made, err := client.Create(ctx, u, metav1.CreateOptions{
+		FieldManager: manager, FieldValidation: metav1.FieldValidationStrict, DryRun: dryRuns(dryRun),
+	})
+	if err != nil {
+		return nil, explain(err, "create", resource, document.GetName())
+	}
+	return made, nil
+}
+
+// List reads all tokens and revocations. A token that is not used is among them
+// all the same, and in Unused, and one that no server has reported of in Pending. Of what cannot be read as this version would, the
+// name is there, and what is wrong is in Found.
+func (c *Cluster) List(ctx context.Context) (Listing, error) {
+	listing := Listing{Unused: map[string]string{}, Pending: map[string]bool{}}
+	err := each(ctx, c.tokens, tokenResource, listing.addToken)
+	if err != nil {
+		return Listing{}, err
+	}
+	if listing.Revocations, listing.Found, err = c.Revocations(ctx); err != nil {
+		return Listing{}, err
+	}
+	return listing, nil
+}
+
+// Revocations reads all revocations. Those with errors are not used, and not among
+// them; the diagnostics say why.
+func (c *Cluster) Revocations(ctx context.Context) ([]authn.Revocation, diagnostic.List, error) {
+	var (
+		all   []authn.Revocation
+		found diagnostic.List
+	)
+	err := each(ctx, c.revocations, revocationResource, func(u *unstructured.Unstructured) {
+		r := config.ReadResource(u)
+		found = append(found, r.Found...)
+		if value, ok := r.Value.(*v1alpha1.TokenRevocation); ok && r.Found.Err() == nil {
+			all = append(all, authn.Revocation{Source: config.ClusterSource, TokenRevocation: *value})
+		}
+	})
+	return all, found, err
+}
+
+// addToken adds a token as it was read.
+func (l *Listing) addToken(u *unstructured.Unstructured) {
+	r := config.ReadResource(u)
+	token := authn.Token{Source: config.ClusterSource}
+	if value, ok := r.Value.(*v1alpha1.AccessToken); ok {
+		token.AccessToken = *value
+	}
+	// Of a document that cannot be read these are known too.
+	token.Name, token.UID, token.ResourceVersion, token.CreationTimestamp = u.GetName(), u.GetUID(), u.GetResourceVersion(), u.GetCreationTimestamp()
+	token.Status = statusOf(u)
+	compiled := meta.FindStatusCondition(token.Status.Conditions, v1alpha1.CompiledCondition)
+	reported := compiled != nil && compiled.ObservedGeneration == u.GetGeneration()
+	switch err := r.Found.Err(); {
+	case err != nil:
+		l.Unused[token.Name] = err.Error()
+	case reported && compiled.Status == metav1.ConditionFalse:
+		l.Unused[token.Name] = compiled.Message
+	case !reported || compiled.Status != metav1.ConditionTrue:
+		l.Pending[token.Name] = true
+	}
+	l.Tokens = append(l.Tokens, token)
+}
+
+// Acceptance says which replicas accept a token.
+type Acceptance struct {
+	// Everywhere reports whether every replica does.
+	Everywhere bool
+	// Refused is why no replica does, and Message what the status says, "" while no replica has reported.
+	Refused, Message string
+}
+
+// Acceptance reads which replicas accept a token, by the conditions that they write.
+func (c *Cluster) Acceptance(ctx context.Context, name string) (Acceptance, error) {
+	u, err := c.tokens.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return Acceptance{}, explain(err, "get", tokenResource, name)
+	}
+	var a Acceptance
+	conditions := statusOf(u).Conditions
+	if compiled := meta.FindStatusCondition(conditions, v1alpha1.CompiledCondition); compiled != nil && compiled.Status == metav1.ConditionFalse {
+		a.Refused = compiled.Message
+	}
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ReadyCondition); ready != nil && ready.ObservedGeneration == u.GetGeneration() {
+		a.Everywhere, a.Message = ready.Status == metav1.ConditionTrue, ready.Message
+	}
+	return a, nil
+}
+
+// statusOf returns the status of a token. One that is not ours to read counts as none.
+func statusOf(u *unstructured.Unstructured) v1alpha1.AccessTokenStatus {
+	var status v1alpha1.AccessTokenStatus
+	content, ok := u.Object["status"].(map[string]any)
+	if !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(content, &status) != nil {
+		return v1alpha1.AccessTokenStatus{}
+	}
+	return status
+}
+
+// each reads all objects of a kind.
+func each(ctx context.Context, client dynamic.ResourceInterface, resource string, do func(*unstructured.Unstructured)) error {
+	err := paging.Objects(ctx, client.List, metav1.ListOptions{}, func(u *unstructured.Unstructured) error {
+		do(u)
+		return nil
+	})
+	return explain(err, "list", resource, "")
+}
+
+// Delete deletes the tokens' objects, each only if it is still the one that was
+// listed. In a dry run the API server is asked all the same, and deletes nothing.
+func (c *Cluster) Delete(ctx context.Context, tokens []authn.Token, dryRun bool) []Removal {
+	removals := make([]Removal, len(tokens))
+	for i := range tokens {
+		removals[i] = Removal{ID: tokens[i].Name, Place: object(kind, tokens[i].Name), Err: c.delete(ctx, &tokens[i], dryRun)}
+	}
+	return removals
+}
+
+func (c *Cluster) delete(ctx context.Context, token *authn.Token, dryRun bool) error {
+	options := metav1.DeleteOptions{DryRun: dryRuns(dryRun)}
+	if token.UID != "" {
+		// Its status may have been written since, which is no other token. Its spec
+		// never changes.
+		options.Preconditions = &metav1.Preconditions{UID: &token.UID}
+	}
+	return explain(c.tokens.Delete(ctx, token.Name, options), "delete", tokenResource, token.Name)
+}
+
+func dryRuns(dryRun bool) []string {
+	if dryRun {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+// object returns the name of an object for people.
+func object(kind, name string) string { return fmt.Sprintf("%s/%s", kind, name) }
+
+// errUncertain is an answer that did not come: what was asked for may be done.
+var errUncertain = errors.New("the API server did not respond, and may have applied the change")

@@ -1,0 +1,330 @@
+// Package convert translates the policies of other programs into Gatehouse's: Kyverno's policies of all kinds with their exceptions and
+// tests, and Gatekeeper's constraint templates that are written in CEL.
+//
+// It reads documents and writes documents, and knows no file, cluster or clock. Nothing is left out silently: for each rule there is a
+// Result, which says what became of it, in what that differs from the original, and which construct had no translation. Every policy that
+// it returns compiles. A rule that could be translated in part only is returned if that is asked for, and then refuses more.
+package convert
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/jmespath"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+)
+
+// Options say how to convert.
+type Options struct {
+	// Partial returns rules that could be translated in part only, if they refuse more without the rest.
+	Partial bool
+	// Actions are what a violation leads to, in place of what the policies say.
+	Actions []admissionregistrationv1.ValidationAction
+	// ReadFile reads the files that a kyverno-test.yaml names. Without it, tests are not converted.
+	ReadFile ReadFile
+}
+
+// Status is what became of a rule.
+type Status string
+
+// The values of Status.
+const (
+	Converted Status = "Converted"
+	// Different is converted with named differences.
+	Different Status = "Different"
+	Not       Status = "NotConverted"
+)
+
+// Problem is a construct that has no translation.
+type Problem struct {
+	Construct string `json:"construct"`
+	File      string `json:"file"`
+	Line      int    `json:"line"`
+	// Instead is what to write in its place.
+	Instead string `json:"instead,omitempty"`
+}
+
+// Result is what became of a rule, or of a document without rules.
+type Result struct {
+	// Policy is the kind and name of the document, and Rule the rule in it, "" for all of it.
+	Policy string `json:"policy"`
+	Rule   string `json:"rule,omitempty"`
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Status Status `json:"status"`
+	// Outputs are the kinds and names of the documents that the rule became.
+	Outputs     []string  `json:"outputs,omitempty"`
+	Differences []string  `json:"differences,omitempty"`
+	Problems    []Problem `json:"problems,omitempty"`
+}
+
+// Document is a document of the result.
+type Document struct {
+	Kind, Name string
+	// From is the document that it was made of, "ClusterPolicy/x", and File its file.
+	From, File string
+	// Text is YAML.
+	Text []byte
+	// Test reports whether it is for "gatehouse test" alone.
+	Test bool
+}
+
+// Output is the result of a conversion.
+type Output struct {
+	Documents []Document
+	Results   []Result
+	// Others is the number of documents that are no policies.
+	Others int
+}
+
+// Convert converts all objects.
+func Convert(objects []*manifest.Object, options Options) *Output {
+	c := converter{options: options, out: &Output{}, byPolicy: map[string][]converted{}}
+	for _, o := range objects {
+		c.object(o)
+	}
+	c.exceptions()
+	c.constraints()
+	if options.ReadFile != nil {
+		c.tests(objects, options.ReadFile)
+	}
+	return c.out
+}
+
+// converter converts documents.
+type converter struct {
+	options Options
+	out     *Output
+	// byPolicy has what the rules of a policy became, by its name, for exceptions and tests.
+	byPolicy map[string][]converted
+	// later are exceptions, and templates and constraints, which name others.
+	later, templates, constraintObjects []*manifest.Object
+}
+
+// converted is what a rule became.
+type converted struct {
+	rule string
+	// kind and name are those of the policy, and rules the names of its rules that the rule became.
+	kind, name string
+	rules      []string
+	audit      bool
+	templates  bool
+	params     *configMapReference
+	mutates    bool
+	// namespace reports whether the policy needs the namespace of the object.
+	namespace bool
+	// ofNamespace are the paths in the namespace that variables have the values of.
+	ofNamespace map[string][]string
+}
+
+// object converts a document by its kind.
+func (c *converter) object(o *manifest.Object) {
+	kind := o.GroupVersionKind()
+	switch {
+	case kind.Group == "kyverno.io" && (kind.Kind == "ClusterPolicy" || kind.Kind == "Policy"):
+		c.kyverno(o)
+	case strings.HasSuffix(kind.Group, "kyverno.io") && kind.Kind == "PolicyException":
+		c.later = append(c.later, o)
+	case kind.Group == "policies.kyverno.io" && strings.HasSuffix(kind.Kind, "Policy"):
+		c.celPolicy(o)
+	case kind.Group == "templates.gatekeeper.sh" && kind.Kind == "ConstraintTemplate":
+		c.templates = append(c.templates, o)
+	case kind.Group == "constraints.gatekeeper.sh":
+		c.constraintObjects = append(c.constraintObjects, o)
+	case strings.HasSuffix(kind.Group, "kyverno.io") && kind.Group != "cli.kyverno.io" && kind.Group != "chainsaw.kyverno.io":
+		c.refuse(o, unsupported("kind", "keep Kyverno for it, or use a controller", "the kind %s", kind.Kind))
+	default:
+		c.out.Others++
+	}
+}
+
+// partial reports whether a part may be left out, so that the policy refuses more, and notes it.
+func (c *converter) partial(err error, notes *[]string) bool {
+	if c.options.Partial {
+		*notes = union(*notes, "without "+err.Error()+": the policy applies to more requests")
+	}
+	return c.options.Partial
+}
+
+// title returns the kind and name of a document.
+func title(o *manifest.Object) string { return o.Kind + "/" + o.Name }
+
+// publish writes the documents that an object becomes, which compile together with others, and its result. It reports whether the object
+// could be converted.
+func (c *converter) publish(o *manifest.Object, objects []*object, notes []string, err error, beside ...Document) bool {
+	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Converted, Differences: notes}
+	if len(notes) > 0 {
+		r.Status = Different
+	}
+	if err == nil && len(objects) > 0 {
+		r.Outputs, err = c.write(o, objects, beside...)
+	}
+	if err != nil {
+		r.Status, r.Outputs, r.Differences, r.Problems = Not, nil, nil, []Problem{problemOf(o, err, nil)}
+	}
+	c.out.Results = append(c.out.Results, r)
+	return err == nil
+}
+
+// refuse adds the result that a document could not be converted.
+func (c *converter) refuse(o *manifest.Object, err error) { c.publish(o, nil, nil, err) }
+
+// problemOf returns what an error says, with its place.
+func problemOf(o *manifest.Object, err error, prefix []string) Problem {
+	p := Problem{Construct: err.Error(), File: o.File, Line: o.Line(prefix...)}
+	if of, ok := errors.AsType[*jmespath.UnsupportedError](err); ok {
+		p.Instead, p.Line = of.Instead, o.Line(slices.Concat(prefix, of.Path)...)
+	}
+	return p
+}
+
+// policyConverter converts a ClusterPolicy or Policy.
+type policyConverter struct {
+	*converter
+	source *manifest.Object
+	policy *policy
+	// autogen reports whether Kyverno applies rules about pods to pod templates.
+	autogen bool
+}
+
+// kyverno converts a ClusterPolicy or Policy.
+func (c *converter) kyverno(o *manifest.Object) {
+	var p policy
+	if err := decodeDocument(o.JSON(), &p); err != nil {
+		c.refuse(o, unsupported("", "correct the document", "a document that cannot be read: %s", err))
+		return
+	}
+	p.Kind = o.Kind
+	pc := &policyConverter{converter: c, source: o, policy: &p}
+	pc.autogen = pc.hasAutogen()
+	var parts []*part
+	results := make([]Result, len(p.Spec.Rules))
+	for i := range p.Spec.Rules {
+		r := &p.Spec.Rules[i]
+		results[i] = Result{Policy: title(o), Rule: r.Name, File: o.File, Line: o.Line("spec", "rules", fmt.Sprint(i)), Status: Converted}
+		rc := &ruleConverter{policyConverter: pc, rule: r, index: i}
+		made, err := rc.convert()
+		if err != nil {
+			pc.refuseRule(&results[i], i, err)
+			continue
+		}
+		results[i].Differences = rc.notes
+		parts = append(parts, made...)
+	}
+	pc.emit(parts, results)
+	for i := range results {
+		if results[i].Status == Converted && len(results[i].Differences) > 0 {
+			results[i].Status = Different
+		}
+	}
+	if len(results) == 0 {
+		c.refuse(o, unsupported("spec", "remove it", "a policy without rules"))
+	}
+	c.out.Results = append(c.out.Results, results...)
+}
+
+// decodeDocument decodes a document whose metadata and status may have anything.
+func decodeDocument(raw []byte, p *policy) error {
+	var document struct {
+		Metadata *metav1.ObjectMeta `json:"metadata"`
+		Spec     json.RawMessage    `json:"spec"`
+	}
+	document.Metadata = &p.Metadata
+	if err := json.Unmarshal(raw, &document); err != nil {
+		return err
+	}
+	if document.Spec == nil {
+		return errors.New("spec is missing")
+	}
+	return decodeStrictly(document.Spec, &p.Spec)
+}
+
+// convert translates a rule: to a part of a policy, or to several that mutate.
+func (c *ruleConverter) convert() ([]*part, error) {
+	r := c.rule
+	switch {
+	case c.policy.Spec.Admission != nil && !*c.policy.Spec.Admission:
+		return nil, unsupported("", "audit what exists with gatehouse audit", "a policy that is not about requests (admission: false)")
+	case c.policy.Spec.ApplyRules == "One" && c.index > 0 && !c.partial(errors.New("applyRules: One"), &c.notes):
+		return nil, unsupported("", "exclude in each rule what the others are about", "a rule that is applied only if none before it is (applyRules: One)")
+	case r.Generate != nil:
+		return nil, unsupported("generate", "use a controller that creates the objects", "a rule that generates objects")
+	case r.VerifyImages != nil:
+		return nil, unsupported("verifyImages", "keep it in a program that verifies signatures", "the verification of image signatures")
+	case r.Mutate != nil:
+		return c.mutate()
+	case r.Validate != nil:
+		made, err := c.validate()
+		return []*part{made}, err
+	default:
+		return nil, unsupported("", "remove it", "a rule that does nothing")
+	}
+}
+
+// hasAutogen reports whether Kyverno makes rules about pod templates of rules about pods.
+func (c *policyConverter) hasAutogen() bool {
+	if controllers, ok := c.policy.Metadata.Annotations["pod-policies.kyverno.io/autogen-controllers"]; ok && strings.TrimSpace(controllers) == "none" {
+		return false
+	}
+	forbids := func(f *filter) bool {
+		r := &f.Resources
+		pod := slices.ContainsFunc(r.Kinds, func(name string) bool { _, _, kind, _ := splitKind(name); return kind == "Pod" })
+		return r.Name != "" || len(r.Names) > 0 || r.Selector != nil || r.Annotations != nil || len(r.Kinds) > 1 && pod
+	}
+	for i := range c.policy.Spec.Rules {
+		r := &c.policy.Spec.Rules[i]
+		if r.Generate != nil || r.Mutate != nil && r.Mutate.PatchesJSON6902 != "" {
+			return false
+		}
+		if r.Mutate != nil && slices.ContainsFunc(r.Mutate.ForEach, func(f forEachMutate) bool { return f.PatchesJSON6902 != "" }) {
+			return false
+		}
+		for _, of := range []*filters{&r.Match, r.Exclude} {
+			if of == nil {
+				continue
+			}
+			if blocks, _, _ := of.all(""); slices.ContainsFunc(blocks, forbids) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// keptMeta returns the metadata of a document that is made of another one, with those labels and annotations that are about what it says.
+func keptMeta(name string, of metav1.ObjectMeta) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{Name: name, Annotations: map[string]string{}, Labels: map[string]string{}}
+	for key, value := range of.Annotations {
+		field, ok := strings.CutPrefix(key, "policies.kyverno.io/")
+		if ok && slices.Contains([]string{"title", "category", "severity", "subject", "description"}, field) {
+			out.Annotations[key] = value
+		}
+	}
+	for key, value := range of.Labels {
+		if !strings.Contains(key, "kyverno.io/") && !strings.HasPrefix(key, "app.kubernetes.io/managed-by") && !strings.HasPrefix(key, "helm.sh/") {
+			out.Labels[key] = value
+		}
+	}
+	return out
+}
+
+// union returns a list with more elements, of which those that it has already are left out.
+func union[T comparable](list []T, more ...T) []T {
+	for _, one := range more {
+		if !slices.Contains(list, one) {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// sortedKeys returns the keys of a map in their order.
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,77 @@
+package convert
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
+)
+
+// decodeJSON decodes JSON into the types that a decoder of Kubernetes gives: integers are int64.
+func decodeJSON(raw []byte) (value any, err error) {
+	return value, kjson.UnmarshalCaseSensitivePreserveInts(raw, &value)
+}
+
+// decodeStrictly decodes JSON into a type of which it must have no other fields. Fields of any type have integers as int64.
+func decodeStrictly(raw []byte, into any) error {
+	value, err := decodeJSON(raw)
+	if err != nil {
+		return err
+	}
+	var checker strict.Checker
+	if found := checker.Compare(reflect.TypeOf(into).Elem(), value, "", strict.Options{}); len(found) > 0 {
+		return errors.New(strings.TrimSpace(found[0].Field + " " + found[0].Message))
+	}
+	return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
+}
+
+// toJSON returns a value as what a JSON decoder gives.
+func toJSON(value any) any {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil
+	}
+	out, _ := decodeJSON(raw) // it is JSON
+	return out
+}
+
+// readDocument decodes a document, which may have other fields.
+func readDocument(o *manifest.Object, into any) error {
+	if err := json.Unmarshal(o.JSON(), into); err != nil {
+		return unsupported("", "correct the document", "a document that cannot be read: %s", err)
+	}
+	return nil
+}
+
+// specOf decodes the spec of a document strictly. Fields that are named are left out of it, and decoded into another value.
+func specOf(o *manifest.Object, into, others any, names ...string) error {
+	var document struct {
+		Spec map[string]json.RawMessage `json:"spec"`
+	}
+	if err := readDocument(o, &document); err != nil {
+		return err
+	}
+	apart := map[string]json.RawMessage{}
+	for _, name := range names {
+		if value, ok := document.Spec[name]; ok {
+			apart[name] = value
+			delete(document.Spec, name)
+		}
+	}
+	spec, err := json.Marshal(document.Spec)
+	if err == nil {
+		err = decodeStrictly(spec, into)
+	}
+	if raw, failed := json.Marshal(apart); err == nil && failed == nil && others != nil {
+		err = json.Unmarshal(raw, others)
+	}
+	if err != nil {
+		return unsupported("spec", "correct the field, or write it in another way", "a spec that cannot be read: %s", err)
+	}
+	return nil
+}

@@ -1,0 +1,319 @@
+package convert
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+)
+
+// key returns what parts of one policy have in common.
+func (p *part) key() string {
+	var conditions []string
+	for _, g := range p.matched.conditions {
+		conditions = append(conditions, g.name+g.expr.String())
+	}
+	raw, err := json.Marshal([]any{
+		p.matched.rules, p.matched.selector, conditions, p.templates, p.existing, p.actions, p.override, p.paramKind, p.paramRef,
+		p.podSecurity != nil,
+	})
+	if err != nil {
+		return p.rule
+	}
+	return string(raw)
+}
+
+// needsOwn reports whether a policy cannot be a ValidatingAdmissionPolicy.
+func (p *part) needsOwn() bool {
+	updates := slices.Contains(p.matched.operations, admissionregistrationv1.Update) && slices.Contains(p.actions, admissionregistrationv1.Deny)
+	return p.templates || p.podSecurity != nil || updates && p.existing
+}
+
+// emit writes the documents of all rules of a policy.
+func (c *policyConverter) emit(parts []*part, results []Result) {
+	// The parts of a group are one policy: rules for the same requests, with the same consequences.
+	var groups [][]*part
+	var mutations []*part
+	byKey := map[string]int{}
+	for _, p := range parts {
+		if p.mutates {
+			mutations = append(mutations, p)
+			continue
+		}
+		i, ok := byKey[p.key()]
+		if !ok || p.podSecurity != nil || !compatible(groups[i], p) {
+			i = len(groups)
+			byKey[p.key()] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], p)
+	}
+	name := c.policy.Metadata.Name
+	if c.policy.Kind == "Policy" {
+		name = c.policy.Metadata.Namespace + "-" + name
+	}
+	several := len(groups)+len(mutations) > 1
+	for _, g := range groups {
+		of := name
+		if several {
+			of = joinName(name, g[0].rule)
+		}
+		c.emitGroup(g, of, results)
+	}
+	c.emitMutations(mutations, name, several, results)
+}
+
+// joinName returns the name of a policy for one of several rules.
+func joinName(policy, rule string) string {
+	const most = 253
+	name := policy + "-" + ruleName(rule)
+	return strings.TrimRight(name[:min(len(name), most)], "-.")
+}
+
+// compatible reports whether a part can join others: its variables are not others of the same names.
+func compatible(parts []*part, p *part) bool {
+	return !slices.ContainsFunc(p.variables, func(v admissionregistrationv1.Variable) bool {
+		return slices.ContainsFunc(parts, func(other *part) bool {
+			return slices.ContainsFunc(other.variables, func(o admissionregistrationv1.Variable) bool { return o.Name == v.Name && o.Expression != v.Expression })
+		})
+	})
+}
+
+// emitGroup writes a policy with its bindings.
+func (c *policyConverter) emitGroup(g []*part, name string, results []Result) {
+	first := g[0]
+	meta := keptMeta(name, c.policy.Metadata)
+	spec := v1alpha1.AdmissionPolicySpec{
+		MatchConstraints: &admissionregistrationv1.MatchResources{
+			NamespaceSelector: first.matched.selector, ResourceRules: first.matched.rules,
+		},
+		MatchConditions: c.matchConditions(first.matched.conditions),
+		PodSecurity:     first.podSecurity, ParamKind: first.paramKind,
+	}
+	if failure := c.failurePolicy(); failure == admissionregistrationv1.Ignore {
+		spec.FailurePolicy = &failure
+	}
+	for _, p := range g {
+		spec.AuditAnnotations = append(spec.AuditAnnotations, p.annotations...)
+		spec.Variables = union(spec.Variables, p.variables...)
+		for _, v := range p.validations {
+			for taken := 2; slices.ContainsFunc(spec.Validations, func(o v1alpha1.Validation) bool { return o.Name == v.Name }); taken++ {
+				v.Name = fmt.Sprintf("%s-%d", ruleName(p.rule), taken)
+			}
+			spec.Validations = append(spec.Validations, v)
+		}
+	}
+	if mentions(&spec, "bject.apiVersion") { // it is about the version of the request, which must not be converted
+		exact := admissionregistrationv1.Exact
+		spec.MatchConstraints.MatchPolicy = &exact
+		for i := range spec.MatchConstraints.ResourceRules {
+			spec.MatchConstraints.ResourceRules[i].APIVersions = []string{"*"}
+		}
+	}
+	kind := "ValidatingAdmissionPolicy"
+	if first.needsOwn() {
+		kind = "AdmissionPolicy"
+	}
+	bindings, err := first.bindings(name)
+	var outputs []string
+	if err == nil {
+		outputs, err = c.write(c.source, policyObjects(kind, meta, spec, first, bindings))
+	}
+	if err != nil {
+		for _, p := range g {
+			c.refuseRule(&results[p.index], p.index, err)
+		}
+		return
+	}
+	at := 0
+	for _, p := range g {
+		made := converted{
+			rule: p.rule, kind: kind, name: name, audit: !slices.Contains(p.actions, admissionregistrationv1.Deny), templates: p.templates, params: p.params,
+			namespace: first.matched.selector != nil || mentions(&spec, "namespaceObject"), ofNamespace: p.ofNamespace,
+		}
+		for range p.validations {
+			if kind == "AdmissionPolicy" {
+				made.rules = append(made.rules, spec.RuleName(at))
+			} else {
+				made.rules = append(made.rules, v1alpha1.IndexedRule(at))
+			}
+			at++
+		}
+		c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], made)
+		results[p.index].Outputs = outputs
+		if kind == "AdmissionPolicy" && slices.Contains(p.actions, admissionregistrationv1.Deny) && p.existing && slices.Contains(p.matched.operations, admissionregistrationv1.Update) {
+			results[p.index].Differences = append(results[p.index].Differences,
+				"an update of an object that violates the rule already is allowed only if it does not make it worse")
+		}
+	}
+}
+
+// failurePolicy returns what follows if a rule cannot be evaluated.
+func (c *policyConverter) failurePolicy() admissionregistrationv1.FailurePolicyType {
+	if strings.EqualFold(c.policy.Spec.FailurePolicy, "Ignore") || strings.EqualFold(c.policy.Spec.WebhookConfiguration.FailurePolicy, "Ignore") {
+		return admissionregistrationv1.Ignore
+	}
+	return admissionregistrationv1.Fail
+}
+
+// refuseRule changes the result of a rule, of which nothing could be written.
+func (c *policyConverter) refuseRule(result *Result, index int, err error) {
+	result.Status, result.Differences = Not, nil
+	result.Problems = append(result.Problems, problemOf(c.source, err, []string{"spec", "rules", fmt.Sprint(index)}))
+}
+
+// paramsOf returns the params of a policy that reads a ConfigMap, none without one.
+func paramsOf(r *configMapReference) (*admissionregistrationv1.ParamKind, *admissionregistrationv1.ParamRef) {
+	if r == nil {
+		return nil, nil
+	}
+	deny := admissionregistrationv1.DenyAction
+	return &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+		&admissionregistrationv1.ParamRef{Name: r.Name, Namespace: cmp.Or(r.Namespace, "default"), ParameterNotFoundAction: &deny}
+}
+
+// mentions reports whether an expression of a policy has a part.
+func mentions(spec *v1alpha1.AdmissionPolicySpec, part string) bool {
+	return slices.ContainsFunc(spec.Validations, func(v v1alpha1.Validation) bool { return strings.Contains(v.Expression, part) }) ||
+		slices.ContainsFunc(spec.Variables, func(v admissionregistrationv1.Variable) bool { return strings.Contains(v.Expression, part) }) ||
+		slices.ContainsFunc(spec.MatchConditions, func(m admissionregistrationv1.MatchCondition) bool { return strings.Contains(m.Expression, part) })
+}
+
+// matchConditions returns conditions with unique names.
+func (c *policyConverter) matchConditions(guards []guard) []admissionregistrationv1.MatchCondition {
+	out := slices.Clone(c.policy.Spec.WebhookConfiguration.MatchConditions)
+	for _, g := range guards {
+		name := g.name
+		for i := 2; slices.ContainsFunc(out, func(m admissionregistrationv1.MatchCondition) bool { return m.Name == name }); i++ {
+			name = fmt.Sprintf("%s-%d", g.name, i)
+		}
+		out = append(out, admissionregistrationv1.MatchCondition{Name: name, Expression: celexpr.Condition(g.expr).Format()})
+	}
+	return out
+}
+
+// bindings returns the bindings of a policy: one, and others for the namespaces with other consequences. None are needed for a policy
+// that has its consequences itself.
+func (p *part) bindings(name string) ([]admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
+	base := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: p.actions, ParamRef: p.paramRef}
+	binding := func(suffix string, spec admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+		return admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name + suffix}, Spec: spec}
+	}
+	var out []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	var except []string
+	for i, o := range p.override {
+		if o.NamespaceSelector != nil || slices.ContainsFunc(o.Namespaces, func(n string) bool { return strings.ContainsAny(n, "*?") }) {
+			return nil, unsupported(fmt.Sprintf("validate.failureActionOverrides[%d]", i), "write bindings with namespaceSelectors by hand",
+				"an action for namespaces that are not named")
+		}
+		actions := []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}
+		if strings.EqualFold(o.Action, "Enforce") {
+			actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+		}
+		except = append(except, o.Namespaces...)
+		spec := base
+		spec.ValidationActions = actions
+		spec.MatchResources = namespaceSelector(metav1.LabelSelectorOpIn, o.Namespaces)
+		out = append(out, binding(fmt.Sprintf("-%s-%d", strings.ToLower(o.Action), i+1), spec))
+	}
+	if len(except) > 0 {
+		base.MatchResources = namespaceSelector(metav1.LabelSelectorOpNotIn, except)
+	}
+	return append([]admissionregistrationv1.ValidatingAdmissionPolicyBinding{binding("", base)}, out...), nil
+}
+
+func namespaceSelector(operator metav1.LabelSelectorOperator, names []string) *admissionregistrationv1.MatchResources {
+	return &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{namespaceNames(operator, names)},
+	}}
+}
+
+// namespaceNames returns the requirement that a namespace has one of several names, or none of them.
+func namespaceNames(operator metav1.LabelSelectorOperator, names []string) metav1.LabelSelectorRequirement {
+	return metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: operator, Values: names}
+}
+
+// policyObjects returns a policy and its bindings.
+func policyObjects(
+	kind string, meta metav1.ObjectMeta, spec v1alpha1.AdmissionPolicySpec, p *part, bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding,
+) []*object {
+	objects := []*object{upstream(kind, meta, spec.Upstream())}
+	bindingOf := upstream
+	if kind == "AdmissionPolicy" {
+		if !p.templates && p.matched.onlyPods() {
+			spec.WorkloadTemplates = v1alpha1.IgnoreTemplates
+		}
+		if !p.existing {
+			spec.ExistingViolations = v1alpha1.DenyExisting
+		}
+		if len(bindings) == 1 && bindings[0].Spec.ParamRef == nil {
+			spec.ValidationActions, bindings = p.actions, nil
+		}
+		objects, bindingOf = []*object{own(kind, meta, spec)}, own
+	}
+	for _, b := range bindings {
+		objects = append(objects, bindingOf(kind+"Binding", b.ObjectMeta, b.Spec))
+	}
+	return objects
+}
+
+// object is a document that is written.
+type object struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   metav1.ObjectMeta `json:"metadata"`
+	Spec       any               `json:"spec"`
+}
+
+// own returns a document of Gatehouse, and upstream one of Kubernetes.
+func own(kind string, meta metav1.ObjectMeta, spec any) *object {
+	return &object{v1alpha1.GroupVersion.String(), kind, meta, spec}
+}
+
+func upstream(kind string, meta metav1.ObjectMeta, spec any) *object {
+	return &object{"admissionregistration.k8s.io/v1", kind, meta, spec}
+}
+
+// write writes the documents that an object becomes, and returns their kinds and names. With others beside them, they must be a valid
+// configuration, except for exceptions, which have no expiry yet.
+func (c *converter) write(from *manifest.Object, objects []*object, beside ...Document) (outputs []string, err error) {
+	var documents []Document
+	for _, o := range objects {
+		text, err := encode(o)
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, Document{Kind: o.Kind, Name: o.Metadata.Name, From: title(from), File: from.File, Text: text})
+		outputs = append(outputs, o.Kind+"/"+o.Metadata.Name)
+	}
+	if objects[0].Kind != "PolicyException" {
+		err = checkCompiles(slices.Concat(beside, documents))
+	}
+	if err == nil {
+		c.out.Documents = append(c.out.Documents, documents...)
+	}
+	return outputs, err
+}
+
+// checkCompiles returns an error if documents are no valid configuration.
+func checkCompiles(documents []Document) error {
+	var text []byte
+	for _, d := range documents {
+		text = append(append(text, "---\n"...), d.Text...)
+	}
+	c, found := config.InspectPaths(nil, map[string][]byte{"converted.yaml": text})
+	_, all := config.Compile(c, found)
+	if err := all.Err(); err != nil {
+		return unsupported("", "write it in CEL", "a rule whose translation is not valid: %s", plainMessage(err.Error()))
+	}
+	return nil
+}

@@ -1,0 +1,507 @@
+// Package jmespath translates Kyverno's JMESPath expressions into CEL. It knows what is certainly there and what may be missing, and of
+// which type it is, so that the result has a default where Kyverno has null, and fails where Kyverno fails.
+package jmespath
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jmespath-community/go-jmespath/pkg/parsing"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/celexpr"
+)
+
+// Limits of an expression, which is untrusted.
+const (
+	maxLength = 8 << 10
+	maxDepth  = 60
+	maxHoles  = 50
+	maxResult = 16 << 10
+)
+
+// UnsupportedError is a construct that has no translation.
+type UnsupportedError struct {
+	// Path is that of the construct in the document, as far as it is known.
+	Path []string
+	// Construct is what it is, and Instead what to write in its place.
+	Construct, Instead string
+}
+
+// Error implements error.
+func (e *UnsupportedError) Error() string { return e.Construct }
+
+func unsupported(instead, format string, args ...any) error {
+	return &UnsupportedError{Construct: fmt.Sprintf(format, args...), Instead: instead}
+}
+
+// Scope is what an expression sees.
+type Scope struct {
+	// Root returns the value of a name.
+	Root func(name string) (Value, error)
+	// Names are those of variables.
+	Names celexpr.Names
+
+	current *Value
+	depth   int
+	// holes are the variables within the expression, by the names in their places.
+	holes map[string]Value
+	// err is the first error. What is translated after it does not matter.
+	err *error
+}
+
+// fail records an error, and returns no value.
+func (s Scope) fail(err error) Value {
+	if *s.err == nil {
+		*s.err = err
+	}
+	return Value{}
+}
+
+// refuse records that there is no translation, and returns no value.
+func (s Scope) refuse(instead, format string, args ...any) Value {
+	return s.fail(unsupported(instead, format, args...))
+}
+
+// with returns the scope in which a value is the current one.
+func (s Scope) with(current Value) Scope {
+	s.current = &current
+	return s
+}
+
+// Translate translates an expression.
+func Translate(expression string, scope Scope) (Value, error) {
+	if len(expression) > maxLength {
+		return Value{}, unsupported("split the expression", "a JMESPath expression of more than %d bytes", maxLength)
+	}
+	expression, holes, err := cutHoles(expression, scope)
+	if err != nil {
+		return Value{}, err
+	}
+	node, err := parse(expression)
+	if err != nil {
+		return Value{}, unsupported("correct it, or write it in CEL", "the JMESPath %s, which cannot be parsed", quote(expression))
+	}
+	scope.holes, scope.err = holes, &err
+	v := scope.node(&node)
+	return v, err
+}
+
+// parse parses an expression. The parser may panic about an incomplete one.
+func parse(expression string) (node parsing.ASTNode, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	return parsing.NewParser().Parse(expression)
+}
+
+// quote quotes an expression for a message.
+func quote(text string) string {
+	const most = 80
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return strconv.Quote(text)
+}
+
+// cutHoles replaces the variables {{ }} in a text by names, or by their values if these are constant texts.
+func cutHoles(text string, scope Scope) (string, map[string]Value, error) {
+	holes := map[string]Value{}
+	var b strings.Builder
+	for {
+		from, to := nextVariable(text)
+		if from < 0 {
+			return b.String() + text, holes, nil
+		}
+		if len(holes) >= maxHoles {
+			return "", nil, unsupported("split the expression", "a JMESPath expression with too many variables")
+		}
+		v, err := Translate(strings.TrimSpace(text[from+2:to-2]), scope)
+		if err != nil {
+			return "", nil, err
+		}
+		name, constant := v.Literal.(string)
+		if !constant {
+			name = fmt.Sprintf("hole_%d_", len(holes))
+			holes[name] = v
+		}
+		b.WriteString(text[:from] + name)
+		text = text[to:]
+	}
+}
+
+// Template translates a text with variables {{ }}. A text that is one variable alone has its value, of any type.
+func Template(text string, scope Scope) (Value, error) {
+	if from, to := nextVariable(text); from == 0 && to == len(text) {
+		return Translate(strings.TrimSpace(text[2:to-2]), scope)
+	}
+	text, holes, err := cutHoles(text, scope)
+	scope.holes = holes
+	return scope.text(strings.ReplaceAll(text, `\{{`, "{{")), err
+}
+
+// nextVariable returns where the first outermost variable begins and ends, -1 for none.
+func nextVariable(text string) (from, to int) {
+	depth := 0
+	for i := 0; i+1 < len(text); i++ {
+		switch {
+		case text[i:i+2] == "{{" && (i == 0 || text[i-1] != '\\'):
+			if depth == 0 {
+				from = i
+			}
+			depth++
+			i++
+		case text[i:i+2] == "}}" && depth == 1:
+			for to = i + 2; to < len(text) && text[to] == '}'; { // of an object at the end of the expression
+				to++
+			}
+			return from, to
+		case text[i:i+2] == "}}" && depth > 0:
+			depth--
+			i++
+		}
+	}
+	return -1, 0
+}
+
+// HasVariables reports whether a text has variables.
+func HasVariables(text string) bool { return strings.Contains(text, "{{") }
+
+// node translates a node of the syntax tree.
+func (s Scope) node(n *parsing.ASTNode) Value {
+	if s.depth++; s.depth > maxDepth {
+		return s.refuse("split the expression", "a JMESPath expression that is too deep")
+	}
+	v := s.construct(n)
+	if len(v.Expr.String()) > maxResult {
+		return s.refuse("split the expression", "a JMESPath expression that becomes too large")
+	}
+	return v
+}
+
+// construct translates a node by its type.
+func (s Scope) construct(n *parsing.ASTNode) Value {
+	switch n.NodeType { //nolint:exhaustive // others have no translation
+	case parsing.ASTLiteral:
+		return s.literal(n.Value)
+	case parsing.ASTCurrentNode, parsing.ASTIdentity:
+		if s.current == nil {
+			return s.refuse("name the field", "@ outside of an expression about an element")
+		}
+		return *s.current
+	case parsing.ASTField:
+		return s.field(n.Value.(string))
+	case parsing.ASTSubexpression, parsing.ASTPipe, parsing.ASTIndexExpression:
+		return s.with(s.node(&n.Children[0])).node(&n.Children[1])
+	case parsing.ASTIndex:
+		if !s.current.mayBe(celexpr.Sequence) {
+			return s.refuse("name a list", "an index of something that is no list")
+		}
+		return s.current.Element(n.Value.(int))
+	case parsing.ASTFlatten:
+		return s.flatten(&n.Children[0])
+	case parsing.ASTProjection, parsing.ASTFilterProjection:
+		list := s.node(&n.Children[0])
+		if !list.mayBe(celexpr.Sequence) || list.ByName != nil {
+			return s.refuse("name a list", "a projection of something that is no list")
+		}
+		return s.each(list, n.Children[1:])
+	case parsing.ASTValueProjection:
+		list := s.node(&n.Children[0])
+		if list.ByName == nil {
+			list = s.values(list)
+		}
+		return s.each(list, n.Children[1:])
+	case parsing.ASTMultiSelectList:
+		return s.list(n.Children)
+	case parsing.ASTMultiSelectHash:
+		return s.refuse("write it in CEL", "a JMESPath object")
+	case parsing.ASTComparator:
+		return s.compare(n)
+	case parsing.ASTOrExpression:
+		return s.or(n)
+	case parsing.ASTAndExpression:
+		left, right := s.node(&n.Children[0]), s.node(&n.Children[1])
+		if right.Type.Kind() != celexpr.Truth {
+			return s.refuse("write it in CEL", "the operator && with a value that is no condition")
+		}
+		return Of(celexpr.And(left.Holds(), right.Holds()), celexpr.Plain(celexpr.Truth))
+	case parsing.ASTNotExpression:
+		return Of(celexpr.Not(s.node(&n.Children[0]).Holds()), celexpr.Plain(celexpr.Truth))
+	case parsing.ASTFunctionExpression:
+		return s.function(n.Value.(string), s.nodes(n.Children))
+	default:
+		return s.refuse("write it in CEL", "the JMESPath operator %s", strings.TrimPrefix(n.NodeType.String(), "AST"))
+	}
+}
+
+// nodes translates several nodes.
+func (s Scope) nodes(all []parsing.ASTNode) []Value {
+	out := make([]Value, len(all))
+	for i := range all {
+		out[i] = s.node(&all[i])
+	}
+	return out
+}
+
+// literal translates a literal, which may have variables.
+func (s Scope) literal(value any) Value {
+	switch v := value.(type) {
+	case float64:
+		if v == float64(int64(v)) {
+			value = int64(v)
+		}
+	case string:
+		return s.text(v)
+	}
+	return Const(value)
+}
+
+var holeForm = regexp.MustCompile(`hole_\d+_`)
+
+// text translates a text with the names of variables.
+func (s Scope) text(text string) Value {
+	var parts []celexpr.Expr
+	var values []Value
+	end := 0
+	add := func(until int) {
+		if until > end {
+			parts = append(parts, celexpr.Str(text[end:until]))
+		}
+	}
+	for _, at := range holeForm.FindAllStringIndex(text, -1) {
+		if v, ok := s.holes[text[at[0]:at[1]]]; ok {
+			add(at[0])
+			parts, values, end = append(parts, v.Text()), append(values, v), at[1]
+		}
+	}
+	if len(values) == 0 {
+		return Const(text)
+	}
+	add(len(text))
+	out := computed(celexpr.Add(parts...), celexpr.Plain(celexpr.String), values...)
+	out.Fails = slices.ContainsFunc(values, func(v Value) bool { return v.Fails })
+	return out
+}
+
+// field translates a name: a member of the current value, or a root.
+func (s Scope) field(name string) Value {
+	hole, isHole := s.holes[name]
+	if s.current == nil {
+		if isHole {
+			return s.refuse("write it in CEL", "a variable whose name is computed")
+		}
+		v, err := s.Root(name)
+		if err != nil {
+			return s.fail(err)
+		}
+		return v
+	}
+	if s.current.ByName != nil {
+		key := celexpr.Str(name)
+		if isHole {
+			key = hole.Text()
+		}
+		if element, ok := strings.CutSuffix(key.String(), ".name"); ok { // the element itself
+			return s.current.ByName(celexpr.Raw(element))
+		}
+		same := celexpr.Eq(celexpr.Field(celexpr.Raw("e"), "name"), key)
+		return s.current.ByName(celexpr.Index(celexpr.Macro(s.current.Expr, "filter", "e", same), 0))
+	}
+	if s.current.Members != nil {
+		v, ok := s.current.Members[name]
+		if !ok {
+			return s.refuse("write it in CEL", "%s, which CEL does not know", quote(s.current.Name+"."+name))
+		}
+		return v
+	}
+	if !s.current.mayBe(celexpr.Map, celexpr.Struct) {
+		return s.refuse("write it in CEL", "the field %q of something that is no object", name)
+	}
+	if isHole {
+		return s.current.At(hole.Text())
+	}
+	if fields, ok := s.current.Literal.(map[string]any); ok {
+		return Const(fields[name])
+	}
+	return s.current.Member(name)
+}
+
+// flatten translates list[].
+func (s Scope) flatten(n *parsing.ASTNode) Value {
+	if n.NodeType == parsing.ASTSubexpression && n.Children[1].NodeType == parsing.ASTMultiSelectList {
+		return s.with(s.node(&n.Children[0])).concat(n.Children[1].Children)
+	}
+	v := s.node(n)
+	if !v.mayBe(celexpr.Sequence) {
+		return s.refuse("name a list", "[] behind something that is no list")
+	}
+	elem := v.Type.Elem()
+	if k := elem.Kind(); k == celexpr.Sequence || k == celexpr.Unknown && v.Total {
+		return computedList(v, elem.Elem(), celexpr.Call(v.List(), "flatten"))
+	}
+	return v
+}
+
+// computedList returns a list that is made of another one, and there where that is.
+func computedList(from Value, elem celexpr.Type, list celexpr.Expr) Value {
+	return Value{Expr: list, Total: true, Present: from.Present, Type: celexpr.ListOf(elem), Name: from.Name}
+}
+
+// concat translates [a, b][], the elements of lists, of which some may be missing.
+func (s Scope) concat(parts []parsing.ASTNode) Value {
+	var all []celexpr.Expr
+	var first Value
+	for _, v := range s.nodes(parts) {
+		if !v.mayBe(celexpr.Sequence) {
+			return s.refuse("name lists", "a list of values that are no lists")
+		}
+		all = append(all, v.List())
+		if first.Name == "" || v.Name == "containers" {
+			first = v
+		}
+	}
+	return Value{
+		Expr: celexpr.Add(all...), Total: true, Present: s.current.Present, Type: celexpr.ListOf(first.Type.Elem()), Name: first.Name,
+	}
+}
+
+// list translates [a, b].
+func (s Scope) list(parts []parsing.ASTNode) Value {
+	var all []celexpr.Expr
+	for _, v := range s.nodes(parts) {
+		all = append(all, v.OrElse(celexpr.Raw("null")))
+	}
+	out := Of(celexpr.List(all...), celexpr.ListOf(celexpr.Type{}))
+	if s.current != nil {
+		out.Present, out.Fails = s.current.Present, s.current.Fails
+	}
+	return out
+}
+
+// each translates what is done to each element of a list. The elements that a filter drops, and missing results, are left out.
+func (s Scope) each(list Value, rightAndFilter []parsing.ASTNode) Value {
+	right := &rightAndFilter[0]
+	element := list.ByName
+	if element == nil {
+		if len(rightAndFilter) == 1 && right.NodeType == parsing.ASTIdentity {
+			list.Fails = false
+			return list
+		}
+		element = func(e celexpr.Expr) Value { return Value{Expr: e, Type: list.Type.Elem(), Name: list.Name} }
+	}
+	name, names := s.Names.Element(list.Name)
+	s = s.with(element(celexpr.Raw(name)))
+	s.Names = names
+	condition := celexpr.True
+	for i := range rightAndFilter[1:] {
+		condition = s.node(&rightAndFilter[1+i]).Holds()
+	}
+	result := s.node(right)
+	kept := celexpr.Macro(list.List(), "filter", name, celexpr.And(condition, result.Present))
+	v := computedList(list, result.Type, celexpr.Macro(kept, "map", name, result.Expr))
+	if result.Name != "" {
+		v.Name = result.Name
+	}
+	return v
+}
+
+// values returns the values of the members of an object.
+func (s Scope) values(of Value) Value {
+	if !of.mayBe(celexpr.Map, celexpr.Struct) {
+		return s.refuse("name an object", "the values of something that is no object")
+	}
+	m := of.OrElse(celexpr.Raw("{}"))
+	return computedList(of, of.Type.Elem(), celexpr.Macro(m, "map", "key", celexpr.At(m, celexpr.Raw("key"))))
+}
+
+// or translates left || right.
+func (s Scope) or(n *parsing.ASTNode) Value {
+	left := s.node(&n.Children[0])
+	if right := &n.Children[1]; right.NodeType == parsing.ASTField && right.Value == "" { // "" is no text, but a field without a name
+		left.Fails = false
+		return left
+	}
+	right := s.node(&n.Children[1])
+	if left.Type.Kind() == celexpr.Truth && right.Type.Kind() == celexpr.Truth {
+		return Of(celexpr.Or(left.Holds(), right.Holds()), celexpr.Plain(celexpr.Truth))
+	}
+	if left.Always() && left.Type.Kind() == celexpr.Number {
+		return left
+	}
+	if !right.Constant {
+		if left.Type.Kind() == celexpr.Sequence && right.Type.Kind() == celexpr.Sequence {
+			return s.refuse("write it in CEL", "one of two lists")
+		}
+		both := celexpr.Call(left.optional(), "or", right.optional())
+		return Value{Expr: celexpr.Call(both, "value"), Opt: both, Present: celexpr.Call(both, "hasValue"), Type: left.Type, Name: left.Name}
+	}
+	if left.Type.Kind() == celexpr.Sequence || left.Total {
+		if list, ok := right.Literal.([]any); ok && len(list) == 0 || right.Literal == "" { // of an empty list, the length is that of ""
+			return Value{Expr: left.List(), Type: left.Type, Name: left.Name}
+		}
+		return s.refuse("write it in CEL", "another default of a list than an empty one")
+	}
+	out := Value{Type: right.Type, Name: left.Name}
+	if left.Type.Kind() != celexpr.Unknown {
+		out.Type = left.Type
+	}
+	out.Expr = left.OrElse(right.Expr)
+	switch literal := right.Literal.(type) {
+	case string:
+		if literal != "" && left.Type.Kind() != celexpr.Number {
+			empty := left.OrElse(celexpr.Str(""))
+			value := left.Expr
+			if !left.Opt.IsZero() {
+				value = celexpr.Call(left.Opt, "value")
+			}
+			out.Expr = celexpr.If(celexpr.Rel(empty, "!=", celexpr.Str("")), value, right.Expr)
+		}
+	case bool:
+		if left.Type.Kind() != celexpr.Truth && left.Type.Kind() != celexpr.Unknown {
+			out.Type = celexpr.Type{}
+		}
+		out.Expr = celexpr.Or(left.OrElse(celexpr.False), celexpr.Bool(literal))
+	}
+	return out
+}
+
+// compare translates a comparison. What is missing is null.
+func (s Scope) compare(n *parsing.ASTNode) Value {
+	left, right := s.node(&n.Children[0]), s.node(&n.Children[1])
+	operator := map[string]string{
+		"TOKEQ": "==", "TOKNE": "!=", "TOKGT": ">", "TOKGTE": ">=", "TOKLT": "<", "TOKLTE": "<=",
+	}[fmt.Sprint(n.Value)]
+	truth := celexpr.Plain(celexpr.Truth)
+	if operator != "==" && operator != "!=" {
+		if left.Type.Kind() != celexpr.Number || right.Type.Kind() != celexpr.Number {
+			return s.refuse("write it in CEL", "the order of values that are not known to be numbers")
+		}
+		return Of(celexpr.And(left.Present, right.Present, celexpr.Rel(left.Expr, operator, right.Expr)), truth)
+	}
+	var equal celexpr.Expr
+	if left.Constant {
+		left, right = right, left
+	}
+	switch {
+	case right.Constant && right.Literal == nil:
+		equal = celexpr.Not(celexpr.And(left.Present))
+	case left.Always() && right.Always():
+		equal = celexpr.Eq(left.Expr, right.Expr)
+	case right.Constant && right.Literal == false && left.Type.Kind() == celexpr.Truth && !left.Opt.IsZero():
+		equal = celexpr.Not(celexpr.Call(left.Opt, "orValue", celexpr.True))
+	case right.Constant:
+		equal = celexpr.And(left.Present, celexpr.Eq(left.Expr, right.Expr))
+	default:
+		equal = celexpr.Eq(left.optional(), right.optional())
+	}
+	if operator == "!=" {
+		equal = celexpr.Not(equal)
+	}
+	return Of(equal, truth)
+}

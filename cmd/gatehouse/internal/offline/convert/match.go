@@ -1,0 +1,545 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/jmespath"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/pattern"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
+)
+
+// target is a resource that a rule matches.
+type target struct {
+	group, version, resource, kind string
+	// connect reports whether requests for it are connections.
+	connect bool
+	// of is the Go type of its objects, nil if it is not known.
+	of reflect.Type
+}
+
+var versionForm = regexp.MustCompile(`^(v\d+((alpha|beta)\d+)?|\*)$`)
+
+// splitKind splits Kyverno's name of a kind: group/version/Kind/subresource, of which Kind alone is needed.
+func splitKind(name string) (group, version, kind, subresource string) {
+	parts := strings.Split(name, "/")
+	last := strings.Split(parts[len(parts)-1], ".")
+	parts = append(parts[:len(parts)-1], last...)
+	group, version = "*", "*"
+	n, hasVersion := len(parts), versionForm.MatchString(parts[0])
+	switch isSubresource := n == 2 && parts[0] == "*" && strings.ToLower(parts[1]) == parts[1]; {
+	case n > 4:
+		return "", "", "", ""
+	case n == 4, n == 3 && !hasVersion:
+		group, version, parts = parts[0], parts[1], parts[2:]
+	case n > 1 && hasVersion && !isSubresource:
+		version, parts = parts[0], parts[1:]
+	}
+	return group, version, parts[0], strings.Join(parts[1:], "")
+}
+
+//nolint:gochecknoglobals // they are made once
+var (
+	resources = sync.OnceValue(func() *request.Resources { return request.NewResources(nil) })
+	kinds     = sync.OnceValue(func() []schema.GroupVersionKind {
+		all := slices.Collect(maps.Keys(builtin.Scheme().AllKnownTypes()))
+		slices.SortFunc(all, func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) })
+		return all
+	})
+)
+
+// targetsOf returns the resources of a kind.
+func targetsOf(name string) ([]target, error) {
+	group, version, kind, sub := splitKind(name)
+	suffix := ""
+	if sub != "" {
+		suffix = "/" + sub
+	}
+	connect := slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, sub)
+	if kind == "" {
+		return nil, fmt.Errorf("the kind %q", name)
+	}
+	if kind == "*" {
+		return []target{{group: group, version: version, resource: "*" + suffix, kind: "*", connect: connect}}, nil
+	}
+	connections := map[string]string{ // what they send, with their resources
+		"PodExecOptions": "pods/exec", "PodAttachOptions": "pods/attach", "PodPortForwardOptions": "pods/portforward", "PodProxyOptions": "pods/proxy",
+		"NodeProxyOptions": "nodes/proxy", "ServiceProxyOptions": "services/proxy",
+	}
+	if resource := connections[kind]; resource != "" {
+		return []target{{group: "", version: "v1", resource: resource, kind: kind, connect: true}}, nil
+	}
+	var found []target
+	for _, gvk := range kinds() {
+		as := resources().Of(gvk)
+		if as.Guessed || !pattern.MatchWildcard(group, gvk.Group) || !pattern.MatchWildcard(version, gvk.Version) || !pattern.MatchWildcard(kind, gvk.Kind) {
+			continue
+		}
+		t := target{group: gvk.Group, version: gvk.Version, resource: as.Name + suffix, kind: gvk.Kind, connect: connect}
+		if sub == "" || sub == "status" || sub == "ephemeralcontainers" || sub == "resize" {
+			t.of = builtin.Scheme().AllKnownTypes()[gvk]
+		}
+		found = append(found, t)
+	}
+	// Versions that are served beside a stable one are left out, unless the rule names a version.
+	all, isStable := slices.Clone(found), func(t target) bool { return !strings.Contains(t.version, "a") } // neither alpha nor beta
+	found = slices.DeleteFunc(found, func(t target) bool {
+		return version == "*" && !isStable(t) && slices.ContainsFunc(all, func(o target) bool { return o.kind == t.kind && isStable(o) })
+	})
+	if len(found) == 0 {
+		if strings.ContainsAny(kind, "*?") {
+			return nil, fmt.Errorf("the kind %q, whose wildcards match none of Kubernetes", name)
+		}
+		as := resources().Of(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
+		found = []target{{group: group, version: version, resource: as.Name + suffix, kind: kind, connect: connect}}
+	}
+	return found, nil
+}
+
+// matched is what the filters of a rule come to.
+type matched struct {
+	targets []target
+	// operations are those of all targets.
+	operations []admissionregistrationv1.OperationType
+	// rules select requests by resource and operation.
+	rules []admissionregistrationv1.NamedRuleWithOperations
+	// selector is that of namespaces, and nil for all.
+	selector *metav1.LabelSelector
+	// conditions must hold besides, each with what it is about.
+	conditions []guard
+	// notes say in what the translation differs.
+	notes []string
+}
+
+// guard is a condition with its name.
+type guard struct {
+	name string
+	expr celexpr.Expr
+}
+
+// takeLate removes the conditions that need the namespace, which match conditions do not have, and returns their conjunction.
+func (m *matched) takeLate() celexpr.Expr {
+	var late []celexpr.Expr
+	m.conditions = slices.DeleteFunc(m.conditions, func(g guard) bool {
+		isLate := g.expr.Mentions("namespaceObject")
+		if isLate {
+			late = append(late, g.expr)
+		}
+		return isLate
+	})
+	return celexpr.And(late...)
+}
+
+// types returns what is known of the object.
+func (m *matched) types() celexpr.Type {
+	var all []reflect.Type
+	for _, t := range m.targets {
+		if t.of == nil {
+			return celexpr.Object()
+		}
+		all = union(all, t.of)
+	}
+	return celexpr.Object(all...)
+}
+
+// block is the meaning of one filter.
+type block struct {
+	targets    []target
+	operations []string
+	selector   *metav1.LabelSelector
+	conditions []guard
+}
+
+// condition returns the conjunction of all conditions, with that of the kinds and of the operations if they count.
+func (b *block) condition(kinds, operations bool) celexpr.Expr {
+	all := make([]celexpr.Expr, 2, 2+len(b.conditions))
+	if operations && len(b.operations) > 0 {
+		all[0] = celexpr.In(celexpr.Raw("request.operation"), texts(b.operations)...)
+	}
+	if kinds && len(b.targets) > 0 {
+		all[1] = kindCondition(b.targets)
+	}
+	for _, g := range b.conditions {
+		all = append(all, g.expr)
+	}
+	return celexpr.And(all...)
+}
+
+// unsupported returns the error of a construct at a field of the rule.
+func unsupported(field, instead, format string, args ...any) error {
+	return &jmespath.UnsupportedError{Path: strict.Steps(field), Construct: fmt.Sprintf(format, args...), Instead: instead}
+}
+
+// metadata returns a field of the metadata of an object as an optional value.
+func metadata(object celexpr.Expr, name string) celexpr.Expr {
+	return celexpr.OptField(celexpr.Field(object, "metadata"), name)
+}
+
+// readFilter translates a filter.
+func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
+	b := &block{operations: f.Resources.Operations}
+	if len(f.Roles)+len(f.ClusterRoles) > 0 {
+		name := "roles"
+		if len(f.ClusterRoles) > 0 {
+			name = "clusterRoles"
+		}
+		return nil, unsupported(field+"."+name, "name the users and groups in subjects, or ask authorizer in a match condition",
+			"roles of the user, which Kyverno looks up in the cluster")
+	}
+	r := &f.Resources
+	at := field + ".resources"
+	for i, kind := range r.Kinds {
+		targets, err := targetsOf(kind)
+		if err != nil {
+			return nil, unsupported(fmt.Sprintf("%s.kinds[%d]", at, i), "name the kinds", "%s", err)
+		}
+		b.targets = union(b.targets, targets...)
+	}
+	names := r.Names
+	if r.Name != "" {
+		names = append([]string{r.Name}, names...)
+		if len(r.Names) > 0 {
+			return nil, unsupported(at+".names", "write one of them", "both name and names")
+		}
+	}
+	if len(names) > 0 {
+		name := celexpr.Call(celexpr.Call(metadata(object, "name"), "or", metadata(object, "generateName")), "orValue", celexpr.Str(""))
+		if slices.ContainsFunc(b.targets, func(t target) bool { return t.connect }) {
+			name = celexpr.Field(celexpr.Raw("request"), "name")
+		}
+		b.conditions = append(b.conditions, guard{"name", anyOf(name, names)})
+	}
+	isNamespace := slices.ContainsFunc(b.targets, func(t target) bool { return t.kind == "Namespace" })
+	if len(r.Namespaces) > 0 {
+		namespace := celexpr.Raw("request.namespace")
+		if isNamespace {
+			namespace = celexpr.Raw("request.name")
+		}
+		b.conditions = append(b.conditions, guard{"namespace", anyOf(namespace, r.Namespaces)})
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
+		of := metadata(object, "annotations")
+		b.conditions = append(b.conditions, guard{"annotation", labelCondition(of, key, r.Annotations[key])})
+	}
+	if r.Selector != nil {
+		b.conditions = append(b.conditions, guard{"labels", selectorCondition(r.Selector, metadata(object, "labels"))})
+	}
+	if len(f.Subjects) > 0 {
+		user, err := subjectsCondition(f.Subjects)
+		if err != nil {
+			return nil, unsupported(field+".subjects", "name a user, a group or a service account", "%s", err)
+		}
+		b.conditions = append(b.conditions, guard{"user", user})
+	}
+	if s := r.NamespaceSelector; s != nil {
+		if isNamespace {
+			b.conditions = append(b.conditions, guard{"namespace", celexpr.False})
+		}
+		b.selector = s
+		b.conditions = append(b.conditions, guard{"namespace", selectorCondition(s, celexpr.Raw("namespaceObject.metadata.?labels"))})
+	}
+	return b, nil
+}
+
+// anyOf returns the condition that a string matches one of several texts with wildcards.
+func anyOf(v celexpr.Expr, texts []string) celexpr.Expr {
+	var literals, all []celexpr.Expr
+	for _, text := range texts {
+		if strings.ContainsAny(text, "*?") {
+			all = append(all, pattern.Wildcard(v, text))
+		} else {
+			literals = append(literals, celexpr.Str(text))
+		}
+	}
+	return celexpr.Or(append([]celexpr.Expr{celexpr.In(v, literals...)}, all...)...)
+}
+
+// labelCondition returns the condition that one of optional labels or annotations has this name and value, with wildcards in both.
+func labelCondition(of celexpr.Expr, key, value string) celexpr.Expr {
+	if !strings.ContainsAny(key, "*?") {
+		member := celexpr.OptField(of, key)
+		if value == "*" {
+			return celexpr.Call(member, "hasValue")
+		}
+		if value == "" || strings.ContainsAny(value, "*?") {
+			return celexpr.Call(celexpr.Macro(member, "optMap", "value", pattern.Wildcard(celexpr.Raw("value"), value)), "orValue", celexpr.False)
+		}
+		return celexpr.Eq(celexpr.Call(member, "orValue", celexpr.Str("")), celexpr.Str(value))
+	}
+	all := celexpr.Call(of, "orValue", celexpr.Raw("{}"))
+	matches := celexpr.And(pattern.Wildcard(celexpr.Raw("key"), key), pattern.Wildcard(celexpr.At(all, celexpr.Raw("key")), value))
+	return celexpr.Macro(all, "exists", "key", matches)
+}
+
+// selectorCondition returns the condition that optional labels match a selector.
+func selectorCondition(s *metav1.LabelSelector, labels celexpr.Expr) celexpr.Expr {
+	var all []celexpr.Expr
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		all = append(all, labelCondition(labels, key, s.MatchLabels[key]))
+	}
+	for _, r := range s.MatchExpressions {
+		member := celexpr.OptField(labels, r.Key)
+		has := celexpr.Call(member, "hasValue")
+		in := celexpr.And(has, celexpr.In(celexpr.Call(member, "orValue", celexpr.Str("")), texts(r.Values)...))
+		switch r.Operator {
+		case metav1.LabelSelectorOpIn:
+			all = append(all, in)
+		case metav1.LabelSelectorOpNotIn:
+			all = append(all, celexpr.Not(in))
+		case metav1.LabelSelectorOpExists:
+			all = append(all, has)
+		case metav1.LabelSelectorOpDoesNotExist:
+			all = append(all, celexpr.Not(has))
+		}
+	}
+	return celexpr.And(all...)
+}
+
+// subjectsCondition returns the condition that the user is one of several.
+func subjectsCondition(subjects []rbacv1.Subject) (celexpr.Expr, error) {
+	user, groups := celexpr.Raw("request.userInfo.username"), celexpr.Raw("request.userInfo.groups")
+	var all []celexpr.Expr
+	for _, s := range subjects {
+		switch s.Kind {
+		case rbacv1.UserKind:
+			all = append(all, pattern.Wildcard(user, s.Name))
+		case rbacv1.ServiceAccountKind:
+			all = append(all, pattern.Wildcard(user, "system:serviceaccount:"+s.Namespace+":"+s.Name))
+		case rbacv1.GroupKind:
+			if strings.ContainsAny(s.Name, "*?") {
+				all = append(all, celexpr.Macro(groups, "exists", "group", pattern.Wildcard(celexpr.Raw("group"), s.Name)))
+			} else {
+				all = append(all, celexpr.Rel(celexpr.Str(s.Name), "in", groups))
+			}
+		default:
+			return celexpr.Expr{}, fmt.Errorf("a subject of the kind %q", s.Kind)
+		}
+	}
+	return celexpr.Or(all...), nil
+}
+
+// texts returns strings as literals.
+func texts(all []string) []celexpr.Expr {
+	out := make([]celexpr.Expr, len(all))
+	for i, text := range all {
+		out[i] = celexpr.Str(text)
+	}
+	return out
+}
+
+// kindCondition returns the condition that a request is about one of several targets.
+func kindCondition(targets []target) celexpr.Expr {
+	var names []string
+	for _, t := range targets {
+		if t.kind == "*" {
+			return celexpr.True
+		}
+		names = union(names, t.kind)
+	}
+	return celexpr.In(celexpr.Raw("request.kind.kind"), texts(names)...)
+}
+
+// all returns the alternatives of filters, with their fields below one, and whether one is enough.
+func (f *filters) all(field string) (blocks []*filter, fields []string, oneOf bool) {
+	list, name := f.Any, "any"
+	if len(list) == 0 {
+		list, name = f.All, "all"
+	}
+	for i := range list {
+		blocks, fields = append(blocks, &list[i]), append(fields, fmt.Sprintf("%s.%s[%d]", field, name, i))
+	}
+	if len(list) == 0 {
+		return []*filter{&f.filter}, []string{field}, true
+	}
+	return blocks, fields, name == "any"
+}
+
+// readMatch translates the filters of a rule. Operations are those of a filter that names none, and of all filters those count that are
+// allowed.
+func (c *ruleConverter) readMatch(operations, allowed []string) error {
+	m := &matched{}
+	c.matched = m
+	var blocks []*block
+	filters, fields, oneOf := c.rule.Match.all("match")
+	if !oneOf && len(filters) > 1 {
+		return unsupported("match.all", "join them in one", "several filters that must all match")
+	}
+	for i := range filters {
+		b, err := readFilter(filters[i], fields[i], c.object)
+		if err != nil {
+			return err
+		}
+		if len(b.targets) == 0 {
+			return unsupported(fields[i], "name the kinds", "a filter without kinds")
+		}
+		blocks = append(blocks, b)
+	}
+	m.addBlocks(blocks, operations, allowed)
+	if len(m.rules) == 0 {
+		return unsupported("match", "remove the rule", "a rule that never applies: its operations exclude each other")
+	}
+	if err := c.addExclude(); err != nil {
+		return err
+	}
+	for _, t := range m.targets {
+		if t.of == nil && !t.connect && t.kind != "*" && !strings.Contains(t.resource, "/") {
+			m.notes = append(m.notes, fmt.Sprintf("the resource of the kind %s is taken to be %q", t.kind, t.resource))
+		}
+	}
+	return nil
+}
+
+// addBlocks adds the resources of all alternatives, and conditions for what they do not have in common.
+func (m *matched) addBlocks(blocks []*block, operations, allowed []string) {
+	operationsOf := map[target][]string{}
+	opsOf := func(b *block, t target) []string {
+		of := operations
+		switch {
+		case len(b.operations) > 0:
+			of = b.operations
+		case t.connect:
+			of = []string{"CONNECT"}
+		}
+		return slices.DeleteFunc(slices.Clone(of), func(o string) bool { return !slices.Contains(allowed, o) })
+	}
+	for _, b := range blocks {
+		for _, t := range b.targets {
+			m.targets = union(m.targets, t)
+			operationsOf[t] = union(operationsOf[t], opsOf(b, t)...)
+		}
+	}
+	m.addRules(operationsOf)
+	if len(blocks) == 1 {
+		m.conditions = blocks[0].conditions
+		if s := blocks[0].selector; s != nil && !hasWildcard(s) {
+			m.selector = s
+			m.takeLate()
+		}
+		return
+	}
+	differ := slices.ContainsFunc(blocks, func(b *block) bool { return !b.condition(false, false).Equal(blocks[0].condition(false, false)) })
+	var alternatives []celexpr.Expr
+	for _, b := range blocks {
+		alternatives = append(alternatives, b.condition(differ, !slices.Equal(b.operations, blocks[0].operations)))
+	}
+	if e := celexpr.Or(alternatives...); !e.IsTrue() {
+		m.conditions = append(m.conditions, guard{"match", e})
+	}
+}
+
+// hasWildcard reports whether a selector is none of Kubernetes.
+func hasWildcard(s *metav1.LabelSelector) bool {
+	return strings.ContainsAny(fmt.Sprint(s.MatchLabels), "*?")
+}
+
+// addExclude adds the condition that a request is not excluded.
+func (c *ruleConverter) addExclude() error {
+	if c.rule.Exclude == nil {
+		return nil
+	}
+	m := c.matched
+	blocks, fields, oneOf := c.rule.Exclude.all("exclude")
+	var all []celexpr.Expr
+	name := ""
+	for i := range blocks {
+		b, err := readFilter(blocks[i], fields[i], c.object)
+		if err != nil {
+			if oneOf && c.partial(err, &c.notes) { // less is excluded
+				continue
+			}
+			return err
+		}
+		name = "object"
+		if len(b.conditions) == 1 {
+			name = b.conditions[0].name
+		}
+		kinds := len(b.targets) > 0 && !m.areAll(b.targets)
+		if kinds {
+			name = "kind"
+		}
+		if len(b.operations) > 0 {
+			name = "operation"
+		}
+		all = append(all, b.condition(kinds, true))
+	}
+	excluded := celexpr.And(all...)
+	if oneOf {
+		excluded = celexpr.Or(all...)
+	}
+	if len(all) == 0 || excluded.IsFalse() {
+		return nil
+	}
+	m.conditions = append(m.conditions, guard{"not-excluded-by-" + name, celexpr.Not(excluded)})
+	return nil
+}
+
+// areAll reports whether all that is matched is among these targets.
+func (m *matched) areAll(targets []target) bool {
+	return !slices.ContainsFunc(m.targets, func(t target) bool {
+		return !slices.ContainsFunc(targets, func(o target) bool { return o.kind == t.kind || o.kind == "*" })
+	})
+}
+
+// addRules makes the rules that select requests.
+func (m *matched) addRules(operationsOf map[target][]string) {
+	var all []admissionregistrationv1.NamedRuleWithOperations
+	for _, t := range m.targets {
+		var operations []admissionregistrationv1.OperationType
+		for _, o := range []string{"CREATE", "UPDATE", "DELETE", "CONNECT"} {
+			if slices.Contains(operationsOf[t], o) {
+				operations = append(operations, admissionregistrationv1.OperationType(o))
+			}
+		}
+		if len(operations) == 0 {
+			continue
+		}
+		m.operations = union(m.operations, operations...)
+		i := slices.IndexFunc(all, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+			return slices.Equal(r.Operations, operations) && r.APIGroups[0] == t.group && r.APIVersions[0] == t.version
+		})
+		if i < 0 {
+			i = len(all)
+			all = append(all, newRule(operations, []string{t.group}, t.version))
+		}
+		all[i].Resources = append(all[i].Resources, t.resource)
+		if t.of == reflect.TypeFor[corev1.Pod]() && t.resource == "pods" && slices.Contains(operations, admissionregistrationv1.Update) {
+			all[i].Resources = append(all[i].Resources, "pods/ephemeralcontainers")
+		}
+	}
+	for _, r := range all {
+		if i := slices.IndexFunc(m.rules, func(o admissionregistrationv1.NamedRuleWithOperations) bool {
+			return slices.Equal(r.Operations, o.Operations) && slices.Equal(r.APIGroups, o.APIGroups) && slices.Equal(r.Resources, o.Resources)
+		}); i >= 0 { // another version
+			m.rules[i].APIVersions = append(m.rules[i].APIVersions, r.APIVersions...)
+		} else {
+			m.rules = append(m.rules, r)
+		}
+	}
+}
+
+// newRule returns a rule that selects requests.
+func newRule(operations []admissionregistrationv1.OperationType, groups []string, version string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
+	out := admissionregistrationv1.NamedRuleWithOperations{}
+	out.Operations, out.APIGroups, out.APIVersions, out.Resources = operations, groups, []string{version}, resources
+	return out
+}
+
+// onlyPods reports whether all that a filter matches are pods.
+func (m *matched) onlyPods() bool {
+	return len(m.targets) > 0 && !slices.ContainsFunc(m.targets, func(t target) bool { return t.of != reflect.TypeFor[corev1.Pod]() || t.resource != "pods" })
+}

@@ -1,0 +1,352 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/jmespath"
+)
+
+// mutate translates a rule that mutates. If Kyverno makes rules about pod templates of it, there are further mutations for these.
+func (c *ruleConverter) mutate() ([]*part, error) {
+	first, err := c.mutateObject()
+	if err != nil {
+		return nil, err
+	}
+	out := []*part{first}
+	if !c.matched.onlyPods() || !c.autogen {
+		return out, nil
+	}
+	for _, t := range []struct {
+		suffix, path string
+		kinds        []string
+	}{
+		{"templates", "spec.template", []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "ReplicationController"}},
+		{"cronjobs", "spec.jobTemplate.spec.template", []string{"CronJob"}},
+	} {
+		other, err := c.forTemplate(t.path, t.kinds)
+		if err != nil {
+			return nil, err
+		}
+		rc := &ruleConverter{policyConverter: c.policyConverter, rule: other, index: c.index}
+		of, err := rc.mutateObject()
+		if err != nil {
+			return nil, err
+		}
+		of.suffix, of.rule = t.suffix, c.rule.Name
+		out = append(out, of)
+	}
+	return out, nil
+}
+
+// forTemplate returns the rule that Kyverno makes for pod templates at a path.
+func (c *ruleConverter) forTemplate(path string, kinds []string) (*rule, error) {
+	raw, err := json.Marshal(c.rule)
+	if err != nil {
+		return nil, err
+	}
+	text := string(raw)
+	for _, object := range []string{"request.object.", "request.oldObject."} {
+		text = strings.NewReplacer(object+"spec", object+path+".spec", object+"metadata", object+path+".metadata").Replace(text)
+	}
+	var out rule
+	if err := decodeStrictly([]byte(text), &out); err != nil {
+		return nil, err
+	}
+	for _, f := range []*filters{&out.Match, out.Exclude} {
+		if f == nil {
+			continue
+		}
+		blocks, _, _ := f.all("")
+		for _, b := range blocks {
+			if len(b.Resources.Kinds) > 0 {
+				b.Resources.Kinds = kinds
+			}
+		}
+	}
+	wrap := func(patch any) any {
+		for _, step := range slices.Backward(strings.Split(path, ".")) {
+			patch = map[string]any{step: patch}
+		}
+		return patch
+	}
+	if out.Mutate.PatchStrategicMerge != nil {
+		out.Mutate.PatchStrategicMerge = wrap(out.Mutate.PatchStrategicMerge)
+	}
+	for i := range out.Mutate.ForEach {
+		out.Mutate.ForEach[i].PatchStrategicMerge = wrap(out.Mutate.ForEach[i].PatchStrategicMerge)
+	}
+	return &out, nil
+}
+
+// mutateObject translates the mutation of the object itself.
+func (c *ruleConverter) mutateObject() (*part, error) {
+	m := c.rule.Mutate
+	if len(m.Targets) > 0 {
+		return nil, unsupported("mutate.targets", "change existing objects with kubectl, or use a controller", "the mutation of other objects than that of the request")
+	}
+	if err := c.match([]string{"CREATE", "UPDATE"}, true); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(c.matched.operations, func(o admissionregistrationv1.OperationType) bool {
+		return o != admissionregistrationv1.Create && o != admissionregistrationv1.Update
+	}) {
+		return nil, unsupported("match", "match CREATE and UPDATE", "the mutation of connections")
+	}
+	if !c.matched.takeLate().IsTrue() {
+		return nil, unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives or excluded, in a rule that mutates")
+	}
+	out := &part{rule: c.rule.Name, index: c.index, mutates: true}
+	s := c.scope
+	s.Names = s.Names.With("i")
+	root := place{expr: celexpr.Raw("object"), kind: c.matched.types(), name: "Object"}
+	switch {
+	case len(m.ForEach) > 0:
+		for i := range m.ForEach { // each sees what the ones before it have changed
+			once, o := c.mutateLoop(&m.ForEach[i], fmt.Sprintf("mutate.foreach[%d]", i), root, s, 0)
+			c.addPatch(out, append(once, o...))
+		}
+	case m.PatchesJSON6902 != "":
+		c.addPatch(out, c.jsonOperations(m.PatchesJSON6902, "mutate.patchesJson6902", root, s))
+	case m.PatchStrategicMerge != nil:
+		c.mergePatch(out, m.PatchStrategicMerge, "mutate.patchStrategicMerge", root, s)
+	default:
+		c.fail(unsupported("mutate", "remove the rule", "a mutation without a patch"))
+	}
+	out.params, out.matched, out.variables = c.params, c.matched, c.variables
+	return out, c.failed
+}
+
+// place is a part of an object that is there.
+type place struct {
+	path pointer
+	expr celexpr.Expr
+	kind celexpr.Type
+	// name is the type of the place in CEL, as Object.spec.
+	name string
+}
+
+// pointer is a JSON pointer: texts and expressions of indexes.
+type pointer []celexpr.Expr
+
+// member returns the pointer of a member or element.
+func (p pointer) member(name string) pointer {
+	return append(slices.Clone(p), celexpr.Raw("/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name)))
+}
+
+// computed returns the pointer of a member whose name is the value of an expression, or of an element.
+func (p pointer) computed(e celexpr.Expr) pointer {
+	return append(slices.Clone(p), celexpr.Raw("/"), celexpr.Func("string", e))
+}
+
+// isStatic reports whether the pointer is the same for all elements of loops.
+func (p pointer) isStatic() bool {
+	return !slices.ContainsFunc(p, func(e celexpr.Expr) bool { return !strings.HasPrefix(e.String(), "/") || e.String() == "/" })
+}
+
+// text returns the pointer as an expression.
+func (p pointer) text() celexpr.Expr {
+	var parts []celexpr.Expr
+	literal := ""
+	for _, part := range p {
+		if text := part.String(); strings.HasPrefix(text, "/") {
+			literal += text
+			continue
+		}
+		parts = append(parts, celexpr.Str(literal), part)
+		literal = ""
+	}
+	if literal != "" {
+		parts = append(parts, celexpr.Str(literal))
+	}
+	return celexpr.Add(parts...)
+}
+
+// member returns a member of a place, which is there if has holds.
+func (p place) member(name string) (inner place, has celexpr.Expr) {
+	v := jmespath.Of(p.expr, p.kind).Member(name)
+	return place{path: p.path.member(name), expr: v.Expr, kind: v.Type, name: p.name + "." + name}, celexpr.And(v.Present)
+}
+
+// operation returns an operation of a JSON patch.
+func operation(op string, path pointer, value celexpr.Expr) celexpr.Expr {
+	text := "JSONPatch{op: " + celexpr.Quote(op) + ", path: " + path.text().String()
+	if !value.IsZero() {
+		text += ", value: " + value.String()
+	}
+	return celexpr.Raw(text + "}")
+}
+
+// operations are expressions of lists of operations, which follow each other.
+type operations []celexpr.Expr
+
+func (o operations) expr() celexpr.Expr {
+	o = joinLists(o)
+	if len(o) == 0 {
+		return celexpr.List()
+	}
+	return celexpr.Add(o...)
+}
+
+// when returns operations that are done under a condition.
+func (o operations) when(condition celexpr.Expr, otherwise operations) operations {
+	switch {
+	case condition.IsTrue():
+		return o
+	case condition.IsFalse():
+		return otherwise
+	case len(o) == 0 && len(otherwise) == 0:
+		return nil
+	}
+	return operations{celexpr.If(condition, o.expr(), otherwise.expr())}
+}
+
+// single returns one operation.
+func single(op string, path pointer, value celexpr.Expr) operations {
+	return operations{celexpr.List(operation(op, path, value))}
+}
+
+// indexName returns the name of the index of a loop within so many others.
+func indexName(depth int) string {
+	const names = "ijklmn"
+	if depth < len(names) {
+		return names[depth : depth+1]
+	}
+	return fmt.Sprintf("i%d", depth)
+}
+
+// each returns the operations of a loop over the elements of a list, by their index.
+func each(list celexpr.Expr, index string, condition celexpr.Expr, body operations, backwards bool) operations {
+	if len(body) == 0 {
+		return nil
+	}
+	loop := celexpr.Func("lists.range", celexpr.Func("size", list))
+	if backwards {
+		loop = celexpr.Call(loop, "reverse")
+	}
+	loop = celexpr.Macro(loop, "filter", index, condition)
+	if len(body) == 1 && strings.HasPrefix(body[0].String(), "[JSONPatch{") && !strings.Contains(body[0].String(), "}, JSONPatch{") {
+		text := body[0].String()
+		return operations{celexpr.Call(loop, "map", celexpr.Raw(index), celexpr.Raw(text[1:len(text)-1]))}
+	}
+	return operations{celexpr.Call(celexpr.Call(loop, "map", celexpr.Raw(index), body.expr()), "flatten")}
+}
+
+// add adds the operations as a mutation of the policy.
+func (c *ruleConverter) addPatch(out *part, o operations) {
+	if len(o) == 0 {
+		return
+	}
+	out.mutations = append(out.mutations, admissionregistrationv1.Mutation{
+		PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+		JSONPatch: &admissionregistrationv1.JSONPatch{Expression: c.hoist(o.expr()).Format()},
+	})
+}
+
+// mutateLoop translates a loop: to operations that are the same for all elements, which are done once and before the others, and to
+// operations about each element.
+func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s jmespath.Scope, depth int) (once, all operations) {
+	if depth > maxNesting {
+		c.fail(unsupported(field, "split the rule", "loops that are nested too deeply"))
+		return nil, nil
+	}
+	list := c.translate(f.List, field+".list", s)
+	if k := list.Type.Kind(); k != celexpr.Sequence && k != celexpr.Unknown {
+		c.fail(unsupported(field+".list", "name a list", "a loop over something that is no list"))
+	}
+	index := indexName(depth)
+	inner := s
+	element := jmespath.Of(celexpr.At(list.List(), celexpr.Raw(index)), list.Type.Elem())
+	element.Name = list.Name
+	number := jmespath.Of(celexpr.Raw(index), celexpr.Plain(celexpr.Number))
+	inner.Root = inLoop(s.Root, depth, element, &number)
+	c.readLocal(f.Context, field+".context", &inner)
+	condition := c.elementConditions(f.Preconditions, field+".preconditions", inner)
+	var o operations
+	conditions := []celexpr.Expr{condition}
+	patch, isMerge := f.PatchStrategicMerge.(map[string]any)
+	switch {
+	case len(f.ForEach) > 0:
+		for i := range f.ForEach {
+			first, of := c.mutateLoop(&f.ForEach[i], fmt.Sprintf("%s.foreach[%d]", field, i), root, inner, depth+1)
+			o = append(append(o, first...), of...)
+		}
+	case f.PatchesJSON6902 != "":
+		o = c.jsonOperations(f.PatchesJSON6902, field+".patchesJson6902", root, inner)
+	case isMerge:
+		b := &patcher{ruleConverter: c, scope: inner, field: field + ".patchStrategicMerge", loop: list.List(), index: index, depth: depth + 1}
+		var of []celexpr.Expr
+		o, of = b.object(root, patch, nil)
+		conditions = append(conditions, of...)
+	default:
+		c.fail(unsupported(field, "write the mutation in CEL", "a loop without a patch"))
+	}
+	// An element that is removed moves those behind it.
+	holds := celexpr.And(conditions...)
+	var perElement operations
+	for _, e := range o {
+		if e.Mentions("["+index+"]") || e.Mentions("string("+index+")") {
+			perElement = append(perElement, e)
+			continue
+		}
+		indexes := celexpr.Func("lists.range", celexpr.Func("size", list.List()))
+		once = append(once, operations{e}.when(celexpr.Macro(indexes, "exists", index, holds), nil)...)
+	}
+	backwards := strings.EqualFold(f.Order, "Descending") || f.Order == "" && strings.Contains(f.PatchesJSON6902, "op: remove")
+	return once, each(list.List(), index, holds, joinLists(perElement), backwards)
+}
+
+// emitMutations writes the policies of mutations, with their bindings.
+func (c *policyConverter) emitMutations(all []*part, name string, several bool, results []Result) {
+	for _, m := range all {
+		of := name
+		if several && slices.ContainsFunc(all, func(other *part) bool { return other.rule != m.rule }) {
+			of = joinName(name, m.rule)
+		}
+		if m.suffix != "" {
+			of = joinName(of, m.suffix)
+		}
+		if results[m.index].Status != Not { // all parts of the rule before it could be written
+			c.emitMutation(m, of, &results[m.index])
+		}
+	}
+}
+
+// emitMutation writes a policy that mutates, and its binding.
+func (c *policyConverter) emitMutation(m *part, name string, result *Result) {
+	for i := range m.matched.rules { // a mutation cannot change a pod by the subresource for ephemeral containers
+		r := &m.matched.rules[i]
+		r.Resources = slices.DeleteFunc(r.Resources, func(name string) bool { return name == "pods/ephemeralcontainers" })
+	}
+	failure := c.failurePolicy()
+	spec := admissionregistrationv1.MutatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistrationv1.MatchResources{NamespaceSelector: m.matched.selector, ResourceRules: m.matched.rules},
+		MatchConditions:  c.matchConditions(m.matched.conditions),
+		Variables:        m.variables, Mutations: m.mutations, FailurePolicy: &failure, ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy,
+	}
+	for i := range m.mutations { // what inserts elements would insert them again
+		if p := m.mutations[i].JSONPatch; p != nil && (strings.Contains(p.Expression, `/-"`) || strings.Contains(p.Expression, `/0"`)) {
+			spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
+		}
+	}
+	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}
+	spec.ParamKind, binding.ParamRef = paramsOf(m.params)
+	outputs, err := c.write(c.source, []*object{
+		upstream("MutatingAdmissionPolicy", keptMeta(name, c.policy.Metadata), spec),
+		upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: name}, binding),
+	})
+	if err != nil {
+		c.refuseRule(result, m.index, err)
+		return
+	}
+	result.Outputs = append(result.Outputs, outputs...)
+	c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], converted{
+		rule: m.rule, kind: "MutatingAdmissionPolicy", name: name, mutates: true, params: m.params, namespace: m.matched.selector != nil,
+	})
+}

@@ -1,0 +1,529 @@
+package convert
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/jmespath"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/pattern"
+)
+
+// patcher translates a strategic merge patch into operations.
+type patcher struct {
+	*ruleConverter
+	scope jmespath.Scope
+	field string
+	// loop is the list of the loop around the patch, none without one.
+	loop celexpr.Expr
+	// index is that of the element, and depth the number of loops around the patch.
+	index string
+	depth int
+}
+
+// anyAnchor are all kinds of anchors.
+const anyAnchor = "(+<=X^"
+
+// escaped returns a text as a step of a JSON pointer.
+func escaped(text celexpr.Expr) celexpr.Expr {
+	return celexpr.Call(celexpr.Call(text, "replace", celexpr.Str("~"), celexpr.Str("~0")), "replace", celexpr.Str("/"), celexpr.Str("~1"))
+}
+
+// unsupported lets the translation fail.
+func (b *patcher) unsupported(path []string, instead, format string, args ...any) {
+	b.fail(atField(b.field, unsupported("", instead, format, args...), path...))
+}
+
+// mergePatch translates a strategic merge patch of the object: as a configuration that is applied if it has neither anchors nor parts
+// that are replaced as a whole, else as operations.
+func (c *ruleConverter) mergePatch(out *part, patch any, field string, root place, s jmespath.Scope) {
+	fields, ok := patch.(map[string]any)
+	if !ok {
+		c.fail(unsupported(field, "write an object", "a patch that is no object"))
+		return
+	}
+	b := &patcher{ruleConverter: c, scope: s, field: field}
+	if !pattern.HasAnchor(patch, anyAnchor) && !hasVariables(patch) {
+		if e, ok := b.apply(root, fields); ok {
+			out.mutations = append(out.mutations, admissionregistrationv1.Mutation{
+				PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
+				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: e.Format()},
+			})
+			return
+		}
+	}
+	o, conditions := b.object(root, fields, nil)
+	if e := celexpr.And(conditions...); !e.IsTrue() {
+		c.matched.conditions = append(c.matched.conditions, guard{"patch-applies", e})
+	}
+	if len(o) == 0 {
+		c.fail(unsupported(field, "remove the rule", "a patch that changes nothing"))
+	}
+	c.addPatch(out, o)
+}
+
+// object returns the operations that merge a patch into an object, and the conditions of anchors without which it is not merged.
+func (b *patcher) object(at place, patch map[string]any, path []string) (operations, []celexpr.Expr) {
+	if len(path) > maxPatchDepth {
+		b.unsupported(path, "split the rule", "a patch that is too deep")
+		return nil, nil
+	}
+	var out operations
+	var conditions []celexpr.Expr
+	for _, written := range sortedKeys(patch) {
+		kind, key := pattern.SplitAnchor(written)
+		here := append(slices.Clone(path), written)
+		value := patch[written]
+		if strings.HasPrefix(key, "$") {
+			b.unsupported(here, "write the mutation in CEL", "the directive %s", key)
+			return nil, nil
+		}
+		if jmespath.HasVariables(key) {
+			name, err := jmespath.Template(key, b.scope)
+			b.fail(atField(b.field, err, here...))
+			to := append(slices.Clone(at.path), celexpr.Raw("/"), escaped(name.Text()))
+			out = append(out, b.set(place{path: to}, value, here)...)
+			continue
+		}
+		inner, has := at.member(key)
+		switch kind {
+		case "(", "<":
+			check := b.pattern(value, b.field, jmespath.Value{Expr: inner.expr, Type: inner.kind, Name: key}, b.scope, here...)
+			conditions = append(conditions, has, celexpr.Not(check.Skipped), check.Allowed)
+		case "+":
+			out = append(out, operations(nil).when(has, b.set(inner, stripAnchors(value), here))...)
+		case "":
+			o, nested := b.member(inner, has, value, here)
+			out, conditions = append(out, o...), append(conditions, nested...)
+		default:
+			b.unsupported(here, "write the mutation in CEL", "the anchor %s( ) in a patch", kind)
+			return nil, nil
+		}
+	}
+	return out, conditions
+}
+
+// maxPatchDepth bounds the depth of a patch.
+const maxPatchDepth = 40
+
+// joinLists joins lists of operations that follow each other.
+func joinLists(all operations) operations {
+	var out operations
+	for _, e := range all {
+		if n := len(out); n > 0 && isOperations(e) && isOperations(out[n-1]) {
+			left, right := out[n-1].String(), e.String()
+			out[n-1] = celexpr.List(celexpr.Raw(left[1:len(left)-1]), celexpr.Raw(right[1:len(right)-1]))
+			continue
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// isOperations reports whether an expression is a list of operations as such.
+func isOperations(e celexpr.Expr) bool {
+	return strings.HasPrefix(e.String(), "[JSONPatch{") && strings.HasSuffix(e.String(), "}]")
+}
+
+// set returns the operations that set a member to a value without anchors.
+func (b *patcher) set(at place, value any, path []string) operations {
+	e, present := b.literal(value, path)
+	return single("add", at.path, e).when(present, nil)
+}
+
+// member returns the operations that merge a value into a member, which is there if has holds.
+func (b *patcher) member(at place, has celexpr.Expr, value any, path []string) (operations, []celexpr.Expr) {
+	switch v := value.(type) {
+	case nil:
+		return single("remove", at.path, celexpr.Expr{}).when(has, nil), nil
+	case map[string]any:
+		o, conditions := b.object(at, v, path)
+		if len(conditions) > 0 {
+			return o, append([]celexpr.Expr{has}, conditions...)
+		}
+		if has.IsTrue() {
+			return o, nil
+		}
+		if b.index != "" && at.path.isStatic() { // what the loop adds to an object must not replace what it has added before
+			empty := single("add", at.path, celexpr.Raw("{}"))
+			return append(operations(nil).when(has, empty), o...), nil
+		}
+		stripped := stripAnchors(v)
+		if fields, ok := stripped.(map[string]any); ok && len(fields) == 0 {
+			return nil, nil
+		}
+		return o.when(has, b.set(at, stripped, path)), nil
+	case []any:
+		if len(v) > 0 {
+			if _, ok := v[0].(map[string]any); ok {
+				return b.list(at, has, v, path)
+			}
+		}
+	}
+	return b.set(at, value, path), nil
+}
+
+// stripAnchors returns a patch without conditions, and with fields that are added if they are absent.
+func stripAnchors(patch any) any {
+	switch p := patch.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for written, value := range p {
+			kind, key := pattern.SplitAnchor(written)
+			if kind == "" || kind == "+" {
+				out[key] = stripAnchors(value)
+			}
+		}
+		return out
+	case []any:
+		out := []any{}
+		for _, item := range p {
+			out = append(out, stripAnchors(item))
+		}
+		return out
+	default:
+		return patch
+	}
+}
+
+// list returns the operations that merge elements into a list, by their names or by conditions.
+func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (operations, []celexpr.Expr) {
+	key := mergeKey(at)
+	optional := celexpr.If(has, at.expr, celexpr.List())
+	index := indexName(b.depth)
+	if b.isLoop(at) {
+		index = b.index
+	} else {
+		b.depth++
+		defer func() { b.depth-- }()
+	}
+	element := place{path: at.path.computed(celexpr.Raw(index)), expr: celexpr.At(at.expr, celexpr.Raw(index)), kind: at.kind.Elem(), name: at.name}
+	var out operations
+	var conditions []celexpr.Expr
+	var added []any
+	for i, item := range items {
+		here := append(slices.Clone(path), strconv.Itoa(i))
+		fields, ok := item.(map[string]any)
+		if !ok {
+			b.unsupported(here, "write the mutation in CEL", "a list of values of several types")
+			return nil, nil
+		}
+		if pattern.HasAnchor(fields, anyAnchor) {
+			o, of := b.object(element, b.withoutElement(fields, key), here)
+			if pattern.HasAnchor(fields, "<") {
+				if len(o) > 0 {
+					b.unsupported(here, "write the mutation in CEL", "a global anchor beside what it changes, in an element of a list")
+				}
+				conditions = append(conditions, has, celexpr.Macro(celexpr.Func("lists.range", celexpr.Func("size", at.expr)), "exists", index, celexpr.And(of...)))
+				continue
+			}
+			if b.isLoop(at) {
+				out = append(out, o.when(celexpr.And(of...), nil)...)
+			} else {
+				out = append(out, each(optional, index, celexpr.And(of...), o, false)...)
+			}
+			continue
+		}
+		if key == "" {
+			return b.set(at, items, path), nil
+		}
+		added = append(added, item)
+		out = append(out, b.namedElement(at, index, element, fields, key, here)...)
+	}
+	if len(added) == 0 || b.isLoop(at) {
+		return out, conditions
+	}
+	return out.when(has, b.set(at, added, path)), conditions
+}
+
+// isLoop reports whether a list is that of the loop around the patch, so that the patch is about its element.
+func (b *patcher) isLoop(at place) bool {
+	if b.loop.IsZero() {
+		return false
+	}
+	text := b.loop.String()
+	plain := at.expr.String()
+	return text == plain || strings.Contains(text, "?"+plain[strings.LastIndexByte(plain, '.')+1:]+".orValue([])") && !strings.Contains(text, " + ") || text == plain+"[0:]"
+}
+
+// withoutElement returns an element of a patch without the condition that it is the element of the loop.
+func (b *patcher) withoutElement(fields map[string]any, key string) map[string]any {
+	if b.loop.IsZero() {
+		return fields
+	}
+	out := maps.Clone(fields)
+	maps.DeleteFunc(out, func(written string, value any) bool {
+		_, name := pattern.SplitAnchor(written)
+		text, ok := value.(string)
+		return (name == "name" || name == key) && ok && elementName.MatchString(text)
+	})
+	return out
+}
+
+var elementName = regexp.MustCompile(`^\{\{\s*element0?\.name\s*\}\}$`)
+
+// namedElement returns the operations that merge an element with a name into a list, which is there.
+func (b *patcher) namedElement(at place, index string, element place, fields map[string]any, key string, path []string) operations {
+	name, ok := fields[key]
+	if !ok {
+		b.unsupported(path, "name the element", "an element without %q", key)
+		return nil
+	}
+	rest := maps.Clone(fields)
+	delete(rest, key)
+	merged, conditions := b.object(element, rest, path)
+	if text, ok := name.(string); ok && elementName.MatchString(text) && b.isLoop(at) {
+		return merged.when(celexpr.And(conditions...), nil)
+	}
+	value, _ := b.literal(name, path)
+	is := func(e celexpr.Expr) celexpr.Expr {
+		same := celexpr.Eq(celexpr.Field(e, key), value)
+		if element.kind.IsAlways(key) {
+			return same
+		}
+		return celexpr.And(celexpr.Has(e, key), same)
+	}
+	exists := celexpr.Macro(at.expr, "exists", "e", is(celexpr.Raw("e")))
+	whole, _ := b.literal(fields, path)
+	return each(at.expr, index, is(element.expr), merged, false).when(exists, single("add", at.path.member("0"), whole))
+}
+
+// mergeKey returns the member by which the elements of a list are merged, "" for a list that is replaced.
+func mergeKey(at place) string {
+	keys := []string{"name", "mountPath", "containerPort", "ip", "topologyKey", "port", "devicePath", "uid"}
+	if key := at.kind.MergesBy(); slices.Contains(keys, key) && at.kind.Elem().Kind() == celexpr.Struct {
+		return key
+	}
+	return ""
+}
+
+// literal returns a value of a patch as an expression, and the condition that its variables have values.
+func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr) {
+	present = celexpr.True
+	switch v := value.(type) {
+	case string:
+		if !jmespath.HasVariables(v) {
+			return celexpr.Str(v), present
+		}
+		of, err := jmespath.Template(v, b.scope)
+		b.fail(atField(b.field, err, path...))
+		if !of.Always() && !of.Fails && !of.Total {
+			present = of.Present
+		}
+		return of.Expr, present
+	case []any:
+		items := make([]celexpr.Expr, len(v))
+		for i, item := range v {
+			of, with := b.literal(item, path)
+			if hasVariables(v) && len(v) > 1 {
+				of = celexpr.Func("dyn", of)
+			}
+			items[i], present = of, celexpr.And(present, with)
+		}
+		return celexpr.List(items...), present
+	case map[string]any:
+		var parts []string
+		kinds := map[string]bool{}
+		for _, of := range v {
+			kinds[fmt.Sprintf("%T", of)] = true
+		}
+		for _, key := range sortedKeys(v) {
+			if jmespath.HasVariables(key) {
+				b.unsupported(path, "write the mutation in CEL", "a key with variables in an object that is added")
+				return e, present
+			}
+			of, with := b.literal(v[key], path)
+			present = celexpr.And(present, with)
+			hasObjects := pattern.Some(v[key], func(_ string, part any) bool { _, ok := part.(map[string]any); return ok }) // their types differ
+			if len(kinds) > 1 || hasObjects || hasVariables(v) {
+				of = celexpr.Func("dyn", of)
+			}
+			parts = append(parts, celexpr.Quote(key)+": "+of.String())
+		}
+		return celexpr.Raw("{" + strings.Join(parts, ", ") + "}"), present
+	default:
+		return celexpr.Literal(value), present
+	}
+}
+
+// apply returns a patch as a configuration that is applied, and false if a part of it would be replaced as a whole.
+func (b *patcher) apply(at place, patch map[string]any) (celexpr.Expr, bool) {
+	if at.kind.Kind() != celexpr.Struct || isAtomic(at.kind) {
+		return celexpr.Expr{}, false
+	}
+	var parts []string
+	for _, key := range sortedKeys(patch) {
+		inner, _ := at.member(key)
+		e, ok := b.applied(at, inner, key, patch[key])
+		if !ok {
+			return celexpr.Expr{}, false
+		}
+		parts = append(parts, key+": "+e.String())
+	}
+	return celexpr.Raw(at.name + "{" + strings.Join(parts, ", ") + "}"), len(parts) > 0
+}
+
+func (b *patcher) applied(of, at place, key string, value any) (celexpr.Expr, bool) {
+	if _, known := of.kind.Member(key); !known {
+		return celexpr.Expr{}, false
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		if at.kind.Kind() == celexpr.Map {
+			for _, item := range v {
+				if _, ok := item.(string); !ok {
+					return celexpr.Expr{}, false
+				}
+			}
+			return celexpr.Literal(v), key != "nodeSelector" && key != "matchLabels" && len(v) > 0
+		}
+		return b.apply(at, v)
+	case nil, []any:
+		return celexpr.Expr{}, false
+	default:
+		return celexpr.Literal(v), at.kind.Kind() != celexpr.Unknown
+	}
+}
+
+// isAtomic reports whether values of a type are replaced as a whole.
+func isAtomic(of celexpr.Type) bool {
+	return slices.ContainsFunc([]string{
+		"LabelSelector", "LocalObjectReference", "SecretKeySelector", "ConfigMapKeySelector", "ObjectFieldSelector", "ResourceFieldSelector",
+		"NodeSelector", "NodeSelectorTerm", "ObjectReference", "TypedLocalObjectReference", "TypedObjectReference", "ScopeSelector", "SecretReference",
+		"FileKeySelector", "IngressClassParametersReference", "EndpointPort",
+	}, of.IsNamed)
+}
+
+// jsonOperations translates the operations of a JSON patch, whose text is YAML with variables.
+func (c *ruleConverter) jsonOperations(text, field string, root place, s jmespath.Scope) operations {
+	holes := map[string]string{}
+	cut := variableForm.ReplaceAllStringFunc(text, func(variable string) string {
+		name := fmt.Sprintf("hole-%d-", len(holes))
+		holes[name] = variable
+		return name
+	})
+	raw, err := yaml.YAMLToJSON([]byte(cut))
+	for name, variable := range holes {
+		quoted := strconv.Quote(variable)
+		raw = []byte(strings.ReplaceAll(string(raw), name, quoted[1:len(quoted)-1]))
+	}
+	var list []any
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &list)
+	}
+	if err != nil {
+		c.fail(unsupported(field, "correct it", "a JSON patch that cannot be read"))
+	}
+	b := &patcher{ruleConverter: c, scope: s, field: field}
+	var out operations
+	for _, item := range list {
+		fields, _ := item.(map[string]any)
+		op, _ := fields["op"].(string)
+		path, _ := fields["path"].(string)
+		if slices.ContainsFunc(strings.Split(path, "/"), func(step string) bool { return len(step) > 1 && step[0] == '-' && isIndex(step[1:]) }) {
+			b.unsupported(nil, "name the element", "the path %s, which counts from the end of a list", path)
+		}
+		if !strings.HasPrefix(path, "/") {
+			b.unsupported(nil, "write a JSON pointer", "an operation without a path")
+			break
+		}
+		out = append(out, b.operation(op, path, fields["value"], root)...)
+	}
+	return out
+}
+
+// operation translates an operation of a JSON patch. What is missing on the way to its path is added.
+func (b *patcher) operation(op, path string, value any, at place) operations {
+	var out operations
+	exists := celexpr.True
+	steps := splitPointer(path)
+	for i, step := range steps {
+		last := i == len(steps)-1
+		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		if jmespath.HasVariables(step) || step == "-" || isIndex(step) {
+			if isIndex(step) {
+				exists = celexpr.And(exists, celexpr.Rel(celexpr.Func("size", at.expr), ">", celexpr.Raw(step)))
+			}
+			at = b.indexed(at, step, last)
+			continue
+		}
+		inner, has := at.member(name)
+		if !last && op == "add" && !has.IsTrue() {
+			empty := celexpr.Raw("{}")
+			if isIndex(steps[i+1]) || steps[i+1] == "-" || jmespath.HasVariables(steps[i+1]) && inner.kind.Kind() == celexpr.Sequence {
+				empty = celexpr.List()
+			}
+			out = append(out, operations(nil).when(celexpr.And(exists, has), single("add", inner.path, empty))...)
+		}
+		exists = celexpr.And(exists, has)
+		at = inner
+	}
+	switch op {
+	case "add", "replace":
+		e, present := b.literal(value, nil)
+		if op == "replace" && !exists.IsTrue() {
+			op = "add" // of a member that is there, both are the same
+		}
+		return append(out, single(op, at.path, e).when(present, nil)...)
+	case "remove":
+		return single("remove", at.path, celexpr.Expr{}).when(exists, nil)
+	default:
+		b.unsupported(nil, "write the mutation in CEL", "the operation %q", op)
+		return nil
+	}
+}
+
+// splitPointer returns the steps of a pointer, of which variables may have slashes in them.
+func splitPointer(path string) []string {
+	var steps []string
+	depth, from := 0, 1
+	for i := 1; i <= len(path); i++ {
+		switch {
+		case i == len(path) || path[i] == '/' && depth == 0:
+			steps = append(steps, path[from:i])
+			from = i + 1
+		case path[i] == '{':
+			depth++
+		case path[i] == '}':
+			depth--
+		}
+	}
+	return steps
+}
+
+// isIndex reports whether a step is an index of a list.
+func isIndex(step string) bool {
+	_, err := strconv.ParseUint(step, 10, 31)
+	return err == nil
+}
+
+// indexed returns an element of a list, or a member of a map whose name has variables.
+func (b *patcher) indexed(at place, step string, last bool) place {
+	next := place{kind: at.kind.Elem(), name: at.name}
+	switch {
+	case step == "-":
+		if !last {
+			b.unsupported(nil, "name the element", "a path behind the end of a list")
+			return next
+		}
+		next.path = at.path.member("-")
+	case isIndex(step):
+		next.path, next.expr = at.path.member(step), celexpr.At(at.expr, celexpr.Raw(step))
+	default:
+		of, err := jmespath.Template(strings.ReplaceAll(step, "~1", "/"), b.scope)
+		b.fail(atField(b.field, err))
+		next.path, next.expr = at.path.computed(of.Expr), celexpr.At(at.expr, of.Expr)
+		if of.Type.Kind() != celexpr.Number {
+			next.path = append(slices.Clone(at.path), celexpr.Raw("/"), escaped(of.Text()))
+		}
+	}
+	return next
+}

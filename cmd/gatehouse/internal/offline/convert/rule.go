@@ -1,0 +1,560 @@
+package convert
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/jmespath"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/pattern"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// ruleConverter translates one rule.
+type ruleConverter struct {
+	*policyConverter
+	rule *rule
+	// index is that of the rule.
+	index int
+	// matched is what the rule is about, and object the expression of the object.
+	matched *matched
+	object  celexpr.Expr
+	// scope is what expressions of the rule see.
+	scope jmespath.Scope
+	// variables are those of the policy, in their order.
+	variables []admissionregistrationv1.Variable
+	params    *configMapReference
+	notes     []string
+	// ofNamespace is that of converted.
+	ofNamespace map[string][]string
+	// failed is the first construct that has no translation.
+	failed error
+}
+
+// fail keeps the first error.
+func (c *ruleConverter) fail(err error) {
+	if c.failed == nil {
+		c.failed = err
+	}
+}
+
+func (c *ruleConverter) note(format string, args ...any) {
+	c.notes = union(c.notes, fmt.Sprintf(format, args...))
+}
+
+// part is what a rule becomes: a part of a policy, which it shares with rules of the same requests and consequences.
+type part struct {
+	rule string
+	// index is that of the rule.
+	index   int
+	matched *matched
+	// templates reports whether pod templates are checked.
+	templates bool
+	// existing reports whether objects that violate the rule already may be updated.
+	existing bool
+	actions  []admissionregistrationv1.ValidationAction
+	override []actionOverride
+
+	variables   []admissionregistrationv1.Variable
+	validations []v1alpha1.Validation
+	annotations []admissionregistrationv1.AuditAnnotation
+	podSecurity *v1alpha1.PodSecurity
+	params      *configMapReference
+	ofNamespace map[string][]string
+	paramKind   *admissionregistrationv1.ParamKind
+	paramRef    *admissionregistrationv1.ParamRef
+
+	// mutates reports whether the rule mutates, by mutations. Suffix is what the name of the policy has at its end, "" for the rule itself.
+	mutates   bool
+	mutations []admissionregistrationv1.Mutation
+	suffix    string
+}
+
+// validate translates a rule that validates.
+func (c *ruleConverter) validate() (*part, error) {
+	v := c.rule.Validate
+	switch {
+	case v.Manifests != nil:
+		return nil, unsupported("validate.manifests", "keep it in a program that verifies signatures", "the check of signed manifests")
+	case v.Assert != nil:
+		return nil, unsupported("validate.assert", "write it in CEL", "an assertion tree")
+	case c.rule.ImageExtractors != nil:
+		return nil, unsupported("validate", "name the fields in CEL", "image extractors")
+	}
+	operations := []string{"CREATE", "UPDATE"}
+	if v.Deny != nil && len(v.ForEach) == 0 {
+		operations = append(operations, "DELETE")
+	}
+	if err := c.match(operations, v.Deny == nil); err != nil {
+		return nil, err
+	}
+	p := &part{rule: c.rule.Name, index: c.index, matched: c.matched, override: v.FailureActionOverrides, params: c.params, ofNamespace: c.ofNamespace}
+	if v.FailureActionOverrides == nil {
+		p.override = c.policy.Spec.ValidationFailureActionOverrides
+	}
+	p.paramKind, p.paramRef = paramsOf(c.params)
+	p.actions = c.actions(v.FailureAction)
+	p.templates = c.matched.onlyPods() && c.autogen
+	if raw := fmt.Sprint(toJSON(c.rule)); p.templates && strings.Contains(raw, `request."object"`) {
+		return nil, unsupported("", "annotate the policy with pod-policies.kyverno.io/autogen-controllers: none, or write a second rule",
+			"request.\"object\", which is the workload and not the pod in the rules that Kyverno makes of this one")
+	}
+	p.existing = v.AllowExistingViolations == nil || *v.AllowExistingViolations
+	var err error
+	switch {
+	case v.CEL != nil:
+		err = c.expressions(p, v.CEL)
+	case v.PodSecurity != nil:
+		err = c.podSecurity(p, v.PodSecurity)
+	default:
+		err = c.rules(p, v)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.variables = append(c.variables, p.variables...)
+	return p, nil
+}
+
+// actions returns what a violation leads to.
+func (c *policyConverter) actions(action string) []admissionregistrationv1.ValidationAction {
+	if len(c.options.Actions) > 0 {
+		return c.options.Actions
+	}
+	switch {
+	case strings.EqualFold(cmp.Or(action, c.policy.Spec.ValidationFailureAction), "Enforce"):
+		return []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	case c.policy.Spec.EmitWarning:
+		return []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn, admissionregistrationv1.Audit}
+	default:
+		return []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}
+	}
+}
+
+// match translates what selects requests: filters, the operations of preconditions, and preconditions. Operations are those that Kyverno
+// sends without any. Patterns are not about deletions.
+func (c *ruleConverter) match(operations []string, patterns bool) error {
+	possible := []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
+	allowed, preconditions := operationsOf(c.rule.Preconditions, possible)
+	filters, _, _ := c.rule.Match.all("match")
+	refusesMore := len(allowed) < len(possible) || patterns && slices.ContainsFunc(filters, func(f *filter) bool {
+		return len(f.Resources.Operations) == 0 || slices.Contains(f.Resources.Operations, "DELETE")
+	})
+	if patterns {
+		allowed = slices.DeleteFunc(slices.Clone(allowed), func(o string) bool { return o == "DELETE" })
+	}
+	c.object = celexpr.Raw("object")
+	if err := c.readMatch(operations, allowed); err != nil {
+		return err
+	}
+	deletes := slices.Contains(c.matched.operations, admissionregistrationv1.Delete)
+	if deletes {
+		if c.object = celexpr.Raw("oldObject"); len(c.matched.operations) > 1 {
+			c.object = celexpr.Raw("(" + changedOrDeleted + ")")
+		}
+		if err := c.readMatch(operations, allowed); err != nil {
+			return err
+		}
+	}
+	c.notes = append(c.notes, c.matched.notes...)
+	if c.policy.Kind == "Policy" {
+		of := celexpr.Eq(celexpr.Raw("request.namespace"), celexpr.Str(c.policy.Metadata.Namespace))
+		c.matched.conditions = append([]guard{{"namespace-of-policy", of}}, c.matched.conditions...)
+	}
+	c.readContext()
+	for _, m := range c.rule.CELPreconditions {
+		c.matched.conditions = append(c.matched.conditions, guard{m.Name, celexpr.Func("", celexpr.Raw(m.Expression))})
+	}
+	if preconditions != nil {
+		e, canFail := c.preconditions(preconditions, c.scope)
+		if canFail && refusesMore && c.rule.Validate != nil {
+			c.note("Kyverno refuses other operations too, on an object without a value that the preconditions name")
+		}
+		if !e.IsTrue() {
+			c.matched.conditions = append(c.matched.conditions, guard{"preconditions", e})
+		}
+	}
+	if !deletes || len(c.matched.operations) == 1 {
+		return c.failed
+	}
+	// Match conditions see no variables, and all other expressions do.
+	c.object = celexpr.Raw("variables.resource")
+	c.variables = append(c.variables, admissionregistrationv1.Variable{Name: "resource", Expression: changedOrDeleted})
+	c.readContext()
+	return c.failed
+}
+
+// changedOrDeleted is the object that a request is about.
+const changedOrDeleted = `request.operation == "DELETE" ? oldObject : object`
+
+// root returns the value of a name that Kyverno defines.
+func (c *ruleConverter) root(name string) (jmespath.Value, error) {
+	switch name {
+	case "request":
+		return c.request(), nil
+	case "serviceAccountName", "serviceAccountNamespace":
+		user := celexpr.Raw("request.userInfo.username")
+		index := map[string]int{"serviceAccountNamespace": 2, "serviceAccountName": 3}[name]
+		is := celexpr.Call(user, "startsWith", celexpr.Str("system:serviceaccount:"))
+		part := celexpr.Index(celexpr.Call(user, "split", celexpr.Str(":")), index)
+		return jmespath.Of(celexpr.If(is, part, celexpr.Str("")), celexpr.Plain(celexpr.String)), nil
+	case "images":
+		return c.images(), nil
+	case "target":
+		return jmespath.Value{}, unsupported("", "change existing objects with kubectl", "the variable target, an existing object")
+	default:
+		return jmespath.Value{}, unsupported("", "define it in the rule's context", "the variable %q, which the rule does not define", name)
+	}
+}
+
+// request returns the value of the name request.
+func (c *ruleConverter) request() jmespath.Value {
+	text := celexpr.Plain(celexpr.String)
+	of := func(expr string, t celexpr.Type) jmespath.Value { return jmespath.Of(celexpr.Raw(expr), t) }
+	object := jmespath.Of(c.object, c.matched.types())
+	old := of("oldObject", c.matched.types())
+	if slices.Contains(c.matched.operations, admissionregistrationv1.Create) || slices.Contains(c.matched.operations, admissionregistrationv1.Connect) {
+		old.Opt, old.Present = celexpr.Raw("optional.ofNonZeroValue(oldObject)"), celexpr.Raw("oldObject != null")
+	}
+	user := jmespath.Value{Expr: celexpr.Raw("request.userInfo"), Name: "request.userInfo", Members: map[string]jmespath.Value{
+		"username": of("request.userInfo.username", text), "uid": of("request.userInfo.uid", text),
+		"groups": {Expr: celexpr.Raw("request.userInfo.groups"), Type: celexpr.ListOf(text), Name: "groups"},
+		"extra":  of("request.userInfo.extra", celexpr.MapOf(celexpr.ListOf(text))),
+	}}
+	kind := func(field string) jmespath.Value {
+		return jmespath.Value{Expr: celexpr.Raw("request." + field), Name: "request." + field, Members: map[string]jmespath.Value{
+			"group": of("request."+field+".group", text), "version": of("request."+field+".version", text),
+			"kind": of("request."+field+".kind", text), "resource": of("request."+field+".resource", text),
+		}}
+	}
+	return jmespath.Value{Expr: celexpr.Raw("request"), Name: "request", Members: map[string]jmespath.Value{
+		"object": object, "oldObject": old, "namespace": of("request.namespace", text), "name": of("request.name", text),
+		"operation": of("request.operation", text), "userInfo": user, "kind": kind("kind"), "resource": kind("resource"),
+		"subResource": of("request.subResource", text), "uid": of("request.uid", text), "dryRun": of("request.dryRun", celexpr.Plain(celexpr.Truth)),
+	}}
+}
+
+// readContext defines the variables of the rule.
+func (c *ruleConverter) readContext() {
+	c.scope = jmespath.Scope{Root: c.root}
+	c.readLocal(c.rule.Context, "context", &c.scope)
+}
+
+// translate translates an expression in JMESPath.
+func (c *ruleConverter) translate(text, field string, s jmespath.Scope) jmespath.Value {
+	v, err := jmespath.Translate(text, s)
+	c.fail(atField(field, err))
+	return v
+}
+
+// contextValue returns the value of a variable.
+func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.Scope) jmespath.Value {
+	refuse := func(below, instead, construct string) jmespath.Value {
+		c.fail(unsupported(field+below, instead, "%s", construct))
+		return jmespath.Value{}
+	}
+	switch {
+	case e.APICall != nil:
+		if e.APICall.Service == nil && e.APICall.Method == "" && e.APICall.Default == nil && namespaceCall.MatchString(e.APICall.URLPath) {
+			return c.askNamespace(e, field, s)
+		}
+		return refuse(".apiCall", "use params, or a controller that writes what is needed into a label or annotation", "a request to the API server or a service")
+	case e.ImageRegistry != nil:
+		return refuse(".imageRegistry", "keep it in a program that reads registries", "a request to an image registry")
+	case e.GlobalReference != nil:
+		return refuse(".globalReference", "use params", "an entry of Kyverno's global context")
+	case e.ConfigMap != nil:
+		if c.params != nil && *c.params != *e.ConfigMap {
+			return refuse(".configMap", "put both into one ConfigMap", "a second ConfigMap")
+		}
+		if hasVariables(e.ConfigMap.Name) || hasVariables(e.ConfigMap.Namespace) {
+			return refuse(".configMap", "use a paramRef without a name, or a fixed one", "a ConfigMap whose name is computed")
+		}
+		c.params = e.ConfigMap
+		return jmespath.Of(celexpr.Raw("params"), celexpr.Object(reflect.TypeFor[corev1.ConfigMap]()))
+	case e.Variable == nil:
+		return refuse("", "remove it", "a variable without a value")
+	}
+	v := e.Variable
+	if strings.Contains(v.JMESPath, "request.object") && slices.Contains(c.matched.operations, admissionregistrationv1.Delete) {
+		c.note("at a deletion, the variable %s is about the object that is deleted: with Kyverno it has no value", e.Name)
+	}
+	value := c.resolve(v.Value, field+".variable.value", s)
+	of := s
+	if data := value; v.Value != nil {
+		of.Root = func(name string) (jmespath.Value, error) {
+			if fields, ok := data.Literal.(map[string]any); ok && data.Constant {
+				return jmespath.Const(fields[name]), nil
+			}
+			return jmespath.Value{}, unsupported("", "write it in CEL", "jmesPath of a value that is computed")
+		}
+	}
+	if v.JMESPath != "" {
+		value = c.translate(v.JMESPath, field+".variable.jmesPath", of)
+	}
+	if v.Default == nil || value.Always() {
+		return value
+	}
+	fallback := c.resolve(v.Default, field+".variable.default", s)
+	value = jmespath.Value{Expr: value.OrElse(fallback.Expr), Type: value.Type, Name: value.Name}
+	if value.Type.Kind() == celexpr.Unknown {
+		value.Type = fallback.Type
+	}
+	return value
+}
+
+var namespaceCall = regexp.MustCompile(`^/api/v1/namespaces/\{\{\s*request\.(namespace|object\.metadata\.namespace)\s*\}\}$`)
+
+// askNamespace returns what a rule asks of the namespace of the object.
+func (c *ruleConverter) askNamespace(e *contextEntry, field string, s jmespath.Scope) jmespath.Value {
+	namespace := jmespath.Of(celexpr.Raw("namespaceObject"), celexpr.Object(reflect.TypeFor[corev1.Namespace]()))
+	if e.APICall.JMESPath == "" {
+		return namespace
+	}
+	s.Root = func(name string) (jmespath.Value, error) { return namespace.Member(name), nil }
+	if m := metadataPath.FindStringSubmatch(e.APICall.JMESPath); m != nil {
+		if c.ofNamespace == nil {
+			c.ofNamespace = map[string][]string{}
+		}
+		c.ofNamespace[e.Name] = []string{m[1], m[2] + m[3]}
+	}
+	return c.translate(e.APICall.JMESPath, field+".apiCall.jmesPath", s)
+}
+
+// metadataPath matches the path of a label or annotation.
+var metadataPath = regexp.MustCompile(`^metadata\.(labels|annotations)\.(?:"([^"]+)"|([A-Za-z0-9_]+))(?:\s*\|\|.*)?$`)
+
+// rules translates a pattern, conditions or loops into a validation.
+func (c *ruleConverter) rules(p *part, v *validateRule) error {
+	s := c.scope
+	object := jmespath.Of(c.object, c.matched.types())
+	e := c.check(&v.checks, "validate", object, s, 0)
+	if e.IsTrue() {
+		c.fail(unsupported("validate", "remove the rule", "a rule that never fails"))
+	}
+	e = celexpr.Or(celexpr.Not(c.matched.takeLate()), e)
+	one := v1alpha1.Validation{Name: ruleName(c.rule.Name)}
+	one.Expression = celexpr.Condition(c.hoist(e)).Format()
+	c.message(&one, v.Message, s)
+	p.validations = append(p.validations, one)
+	return c.failed
+}
+
+// hoist makes variables of parts of an expression that stand in it several times.
+func (c *ruleConverter) hoist(e celexpr.Expr) celexpr.Expr {
+	e, variables := celexpr.Hoist(e, func(name string) bool {
+		return slices.ContainsFunc(c.variables, func(v admissionregistrationv1.Variable) bool { return v.Name == name })
+	})
+	for _, v := range variables {
+		c.variables = append(c.variables, admissionregistrationv1.Variable{Name: v.Name, Expression: v.Expr.Format()})
+	}
+	return e
+}
+
+// check translates what a value is checked by, within so many loops.
+func (c *ruleConverter) check(of *checks, field string, value jmespath.Value, s jmespath.Scope, nesting int) celexpr.Expr {
+	switch {
+	case len(of.ForEach) > 0:
+		return c.loops(of.ForEach, field, s, nesting)
+	case of.Deny != nil && of.Deny.Conditions == nil:
+		return celexpr.False
+	case of.Deny != nil:
+		return c.allowedBy(of.Deny.Conditions, field+".deny.conditions", s)
+	case of.Pattern != nil:
+		return c.pattern(of.Pattern, field+".pattern", value, s).Allowed
+	case of.AnyPattern == nil:
+		c.fail(unsupported(field, "write it in CEL", "a rule without a pattern, conditions or a loop"))
+	}
+	// It is enough that one holds, or that none of them fails.
+	var holds, allowed []celexpr.Expr
+	for i, one := range of.AnyPattern {
+		check := c.pattern(one, fmt.Sprintf("%s.anyPattern[%d]", field, i), value, s)
+		allowed = append(allowed, check.Allowed)
+		holds = append(holds, celexpr.And(celexpr.Not(check.Skipped), check.Allowed))
+	}
+	if holding := celexpr.Or(holds...); holding.Equal(celexpr.Or(allowed...)) {
+		return holding
+	}
+	return celexpr.Or(append(holds, celexpr.And(allowed...))...)
+}
+
+// pattern translates a pattern at a path below a field.
+func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jmespath.Scope, path ...string) pattern.Check {
+	compiler := pattern.Compiler{Scope: s}
+	check, err := compiler.Compile(value, of)
+	for _, note := range compiler.Notes {
+		c.note("%s", note)
+	}
+	c.fail(atField(field, err, path...))
+	return check
+}
+
+// maxNesting bounds loops within loops.
+const maxNesting = 5
+
+// loops translates loops, of which each must allow all its elements.
+func (c *ruleConverter) loops(all []forEachValidate, field string, s jmespath.Scope, nesting int) celexpr.Expr {
+	if nesting > maxNesting {
+		c.fail(unsupported(field+".foreach", "split the rule", "loops that are nested too deeply"))
+		return celexpr.False
+	}
+	var out []celexpr.Expr
+	for i := range all {
+		f := &all[i]
+		at := fmt.Sprintf("%s.foreach[%d]", field, i)
+		v := c.translate(f.List, at+".list", s)
+		list, elem := v.List(), v.Type.Elem()
+		switch v.Type.Kind() { //nolint:exhaustive // others are elements themselves
+		case celexpr.Sequence:
+		case celexpr.Unknown:
+			c.note("%s is taken for a list", f.List)
+		default:
+			list, elem = celexpr.List(v.Expr), v.Type
+			if !v.Always() {
+				list = celexpr.If(v.Present, list, celexpr.List())
+			}
+		}
+		name, names := s.Names.Element(v.Name)
+		element := jmespath.Value{Expr: celexpr.Raw(name), Type: elem, Name: v.Name}
+		inner := jmespath.Scope{Root: inLoop(s.Root, nesting, element, nil), Names: names}
+		c.readLocal(f.Context, at+".context", &inner)
+		condition := c.elementConditions(f.Preconditions, at+".preconditions", inner)
+		body := c.check(&f.checks, at, element, inner, nesting+1)
+		out = append(out, celexpr.Macro(list, "all", name, celexpr.Or(celexpr.Not(condition), body)))
+	}
+	return celexpr.And(out...)
+}
+
+// inLoop returns what names mean in a loop, whose index is nil if expressions do not know it.
+func inLoop(
+	outer func(string) (jmespath.Value, error), nesting int, element jmespath.Value, index *jmespath.Value,
+) func(string) (jmespath.Value, error) {
+	return func(name string) (jmespath.Value, error) {
+		switch name {
+		case "element", fmt.Sprintf("element%d", nesting):
+			return element, nil
+		case "elementIndex", fmt.Sprintf("elementIndex%d", nesting):
+			if index == nil {
+				return jmespath.Value{}, unsupported("", "name the element", "the index of an element")
+			}
+			return *index, nil
+		}
+		return outer(name)
+	}
+}
+
+// readLocal defines variables, in their order.
+func (c *ruleConverter) readLocal(entries []contextEntry, field string, s *jmespath.Scope) {
+	for i := range entries {
+		e, outer := &entries[i], s.Root
+		v := c.contextValue(e, fmt.Sprintf("%s[%d]", field, i), *s)
+		v.Name = cmp.Or(v.Name, e.Name)
+		s.Root = func(name string) (jmespath.Value, error) {
+			if name == e.Name {
+				return v, nil
+			}
+			return outer(name)
+		}
+	}
+}
+
+// message sets the message of a rule, or the expression that makes it.
+func (c *ruleConverter) message(one *v1alpha1.Validation, text string, s jmespath.Scope) {
+	text = cmp.Or(plainMessage(text), "rule "+c.rule.Name+" failed")
+	if jmespath.HasVariables(text) {
+		v, err := jmespath.Template(text, s)
+		switch {
+		case err != nil:
+			c.note("the message shows the variables {{ }} as they are written")
+		case v.Constant:
+			text = fmt.Sprint(v.Literal)
+		default:
+			one.MessageExpression = v.Expr.Format()
+			for innermost.MatchString(text) {
+				text = innermost.ReplaceAllString(text, "…")
+			}
+		}
+	}
+	one.Message = plainMessage(text)
+}
+
+var (
+	variableForm = regexp.MustCompile(`\{\{.*?\}\}+`)
+	// innermost matches a variable without others in it.
+	innermost = regexp.MustCompile(`\{\{[^{}]*\}\}`)
+)
+
+// plainMessage returns a message in the form that the API server accepts.
+func plainMessage(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// expressions takes over a rule that is written in CEL.
+func (c *ruleConverter) expressions(p *part, of *kyvernoExpression) error {
+	if c.params == nil {
+		p.paramKind, p.paramRef = of.ParamKind, of.ParamRef
+	}
+	p.annotations, p.variables = of.AuditAnnotations, of.Variables
+	if err := checkExpressions(toJSON(of), "validate.cel"); err != nil {
+		return err
+	}
+	if !c.matched.takeLate().IsTrue() {
+		return unsupported("match", "write the condition in CEL", "a namespaceSelector among alternatives, together with CEL")
+	}
+	for i, v := range of.Expressions {
+		name := ruleName(c.rule.Name)
+		if len(of.Expressions) > 1 {
+			name = fmt.Sprintf("%s-%d", name, i+1)
+		}
+		if v.Message == "" && v.MessageExpression == "" {
+			v.Message = plainMessage(c.rule.Validate.Message)
+		}
+		v.Message = plainMessage(v.Message)
+		p.validations = append(p.validations, v1alpha1.Validation{Name: name, Validation: v})
+	}
+	if len(p.validations) == 0 {
+		return unsupported("validate.cel", "remove the rule", "a rule without expressions")
+	}
+	return nil
+}
+
+// podSecurity translates a rule by a Pod Security Standard.
+func (c *ruleConverter) podSecurity(p *part, of *kyvernoPSS) error {
+	if len(of.Exclude) > 0 && !c.partial(errors.New("the excluded controls"), &c.notes) {
+		return unsupported("validate.podSecurity.exclude", "write a PolicyException whose rules are the checks, such as podSecurity.hostPorts",
+			"controls of a Pod Security Standard that are left out")
+	}
+	if !c.matched.onlyPods() && !slices.ContainsFunc(c.matched.targets, func(t target) bool { return t.of == reflect.TypeFor[corev1.Pod]() }) {
+		return unsupported("match", "match Pod", "a Pod Security Standard for something else than pods")
+	}
+	p.podSecurity = &v1alpha1.PodSecurity{Level: of.Level, Version: of.Version}
+	if !c.matched.takeLate().IsTrue() {
+		return unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives, together with podSecurity")
+	}
+	for i := range c.matched.rules {
+		r := &c.matched.rules[i]
+		r.Operations = slices.DeleteFunc(r.Operations, func(o admissionregistrationv1.OperationType) bool {
+			return o != admissionregistrationv1.Create && o != admissionregistrationv1.Update
+		})
+	}
+	c.note("an update is checked only if it changes an image or adds a container, as by Kubernetes")
+	return nil
+}
+
+var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// ruleName makes the name of a rule of that of Kyverno's.
+func ruleName(name string) string {
+	const most = 63
+	name = strings.Trim(notInName.ReplaceAllString(strings.ToLower(name), "-"), "-")
+	if name == "" || name[0] < 'a' {
+		name = strings.Trim("rule-"+name, "-")
+	}
+	return strings.TrimRight(name[:min(len(name), most)], "-")
+}

@@ -1,0 +1,481 @@
+package convert
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/pattern"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// kyvernoTest is a kyverno-test.yaml.
+type kyvernoTest struct {
+	Name      string            `json:"name"`
+	Metadata  metav1.ObjectMeta `json:"metadata"`
+	Policies  []string          `json:"policies"`
+	Resources []string          `json:"resources"`
+	Variables string            `json:"variables"`
+	UserInfo  string            `json:"userinfo"`
+	Values    *kyvernoValues    `json:"values"`
+	Results   []testResult      `json:"results"`
+}
+
+// testResult is what a test expects of rules and objects.
+type testResult struct {
+	Policy           string   `json:"policy"`
+	Rule             string   `json:"rule"`
+	Resource         string   `json:"resource"`
+	Resources        []string `json:"resources"`
+	Kind             string   `json:"kind"`
+	Namespace        string   `json:"namespace"`
+	Result           string   `json:"result"`
+	Status           string   `json:"status"`
+	PatchedResource  string   `json:"patchedResource"`
+	PatchedResources string   `json:"patchedResources"`
+}
+
+// kyvernoValues are the values of variables in tests.
+type kyvernoValues struct {
+	GlobalValues map[string]any `json:"globalValues"`
+	Policies     []struct {
+		Name  string `json:"name"`
+		Rules []struct {
+			Name   string         `json:"name"`
+			Values map[string]any `json:"values"`
+		} `json:"rules"`
+		Resources []struct {
+			Name   string         `json:"name"`
+			Values map[string]any `json:"values"`
+		} `json:"resources"`
+	} `json:"policies"`
+	NamespaceSelector []struct {
+		Name   string            `json:"name"`
+		Labels map[string]string `json:"labels"`
+	} `json:"namespaceSelector"`
+}
+
+// ReadFile returns the objects of a file.
+type ReadFile func(name string) (*manifest.File, error)
+
+// testConverter converts a kyverno-test.yaml.
+type testConverter struct {
+	*converter
+	source *manifest.Object
+	test   kyvernoTest
+	read   ReadFile
+	dir    string
+	// objects are the resources, and patched those of a file.
+	objects []*manifest.Object
+	patched map[string][]*manifest.Object
+	values  kyvernoValues
+	user    *authenticationv1.UserInfo
+	// skipped are expectations that have no form here.
+	skipped []string
+}
+
+// tests converts the Kyverno tests among objects, after their policies are converted. Files are read by their names.
+func (c *converter) tests(objects []*manifest.Object, read ReadFile) {
+	for _, object := range objects {
+		if kind := object.GroupVersionKind(); kind.Group != "cli.kyverno.io" || kind.Kind != "Test" {
+			continue
+		}
+		t := &testConverter{converter: c, source: object, read: read, dir: path.Dir(object.File), patched: map[string][]*manifest.Object{}}
+		err := t.convert()
+		c.publish(object, nil, t.skipped, err)
+	}
+}
+
+// convert converts the test.
+func (t *testConverter) convert() error {
+	if err := json.Unmarshal(t.source.JSON(), &t.test); err != nil {
+		return unsupported("", "correct the document", "a test that cannot be read: %s", err)
+	}
+	for i, name := range t.test.Resources {
+		f, err := t.file(name)
+		if err != nil {
+			return unsupported(fmt.Sprintf("resources[%d]", i), "correct the path", "resources that cannot be read: %s", err)
+		}
+		t.objects = append(t.objects, f...)
+	}
+	if err := t.readValues(); err != nil {
+		return err
+	}
+	outputs := map[string][]converted{}
+	var order []string
+	for i := range t.test.Results {
+		name := path.Base(t.test.Results[i].Policy)
+		t.test.Results[i].Policy = name
+		for _, made := range t.byPolicy[name] {
+			key := made.kind + "/" + made.name
+			if made.mutates { // what is expected is the result of all rules
+				key = name
+			}
+			order = union(order, key)
+			if !slices.ContainsFunc(outputs[key], func(o converted) bool { return o.rule == made.rule && o.name == made.name }) {
+				outputs[key] = append(outputs[key], made)
+			}
+		}
+	}
+	for _, key := range order {
+		if err := t.emit(outputs[key], len(order) > 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file returns the objects of a file that the test names.
+func (t *testConverter) file(name string) ([]*manifest.Object, error) {
+	if strings.Contains(name, "://") {
+		return nil, fmt.Errorf("%s is no file", name)
+	}
+	f, err := t.read(path.Join(t.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	return f.Objects, nil
+}
+
+// readValues reads the values of variables and the user.
+func (t *testConverter) readValues() error {
+	if t.test.Values != nil {
+		t.values = *t.test.Values
+	}
+	var user struct {
+		UserInfo *authenticationv1.UserInfo `json:"userInfo"`
+	}
+	for _, of := range []struct {
+		field, file string
+		into        any
+	}{{"variables", t.test.Variables, &t.values}, {"userinfo", t.test.UserInfo, &user}} {
+		if of.file == "" {
+			continue
+		}
+		objects, err := t.file(of.file)
+		if err == nil && len(objects) == 0 {
+			err = errors.New("it has no document")
+		}
+		if err == nil {
+			err = json.Unmarshal(objects[0].JSON(), of.into)
+		}
+		if err != nil {
+			return unsupported(of.field, "correct the path or file", "a file that cannot be read: %s", err)
+		}
+	}
+	t.user = user.UserInfo
+	return nil
+}
+
+// valuesOf returns the values of variables for rules and an object, or for all objects if its name is "".
+func (t *testConverter) valuesOf(rules []converted, object string) map[string]any {
+	out := map[string]any{}
+	maps.Copy(out, t.values.GlobalValues)
+	for _, p := range t.values.Policies {
+		for _, r := range p.Rules {
+			if slices.ContainsFunc(rules, func(c converted) bool { return c.rule == r.Name }) {
+				maps.Copy(out, r.Values)
+			}
+		}
+		for _, r := range p.Resources {
+			if object == "" || r.Name == object {
+				maps.Copy(out, r.Values)
+			}
+		}
+	}
+	return out
+}
+
+// emit writes the test of a policy, of which rules are what became of Kyverno's.
+func (t *testConverter) emit(rules []converted, several bool) error {
+	first := rules[0]
+	name := cmp.Or(t.test.Metadata.Name, t.test.Name)
+	if name == "" || several {
+		name = strings.TrimPrefix(name+"-"+first.name, "-")
+	}
+	out := v1alpha1.Test{Metadata: v1alpha1.TestMetadata{Name: name}}
+	out.APIVersion, out.Kind = v1alpha1.GroupVersion.String(), "Test"
+	for _, r := range rules {
+		out.Policies = union(out.Policies, r.kind+"/"+r.name)
+	}
+	var err error
+	if out.Context, err = t.context(rules); err != nil {
+		return err
+	}
+	names := map[string]int{}
+	for _, object := range t.objects {
+		one, ok, err := t.testCase(object, rules)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if names[one.Name]++; names[one.Name] > 1 {
+			one.Name = fmt.Sprintf("%s (%d)", one.Name, names[one.Name])
+		}
+		out.Cases = append(out.Cases, *one)
+	}
+	if len(out.Cases) == 0 {
+		return nil
+	}
+	text, err := encode(out)
+	if err != nil {
+		return err
+	}
+	t.out.Documents = append(t.out.Documents, Document{
+		Kind: out.Kind, Name: name, From: title(t.source), File: t.source.File, Text: text, Test: true,
+	})
+	return nil
+}
+
+// names reports whether a result is about an object.
+func (r *testResult) names(o *manifest.Object) bool {
+	if _, _, kind, _ := splitKind(r.Kind); r.Kind != "" && !pattern.MatchWildcard(kind, o.Kind) {
+		return false
+	}
+	all := r.Resources
+	if r.Resource != "" {
+		all = append([]string{r.Resource}, all...)
+	}
+	if len(all) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(all, func(name string) bool {
+		namespace, rest, found := strings.Cut(name, "/")
+		if !found {
+			return name == o.Name && (r.Namespace == "" || r.Namespace == o.Namespace)
+		}
+		return rest == o.Name && (namespace == o.Namespace || o.Namespace == "" && namespace == "default")
+	})
+}
+
+// testCase returns the case about an object, and false if nothing is expected of it.
+func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alpha1.TestCase, bool, error) {
+	listed := map[string]bool{}
+	failing := []v1alpha1.TestViolation{}
+	var patched *manifest.Object
+	mutates, fails, exact := rules[0].mutates, false, true
+	for i := range t.test.Results {
+		r := &t.test.Results[i]
+		if !r.names(o) {
+			continue
+		}
+		result := strings.ToLower(r.Result + r.Status)
+		of := slices.DeleteFunc(slices.Clone(rules), func(c converted) bool {
+			return r.Rule != "" && c.rule != withoutAutogen(r.Rule) && c.rule != r.Rule
+		})
+		if len(of) == 0 || !slices.ContainsFunc(t.byPolicy[r.Policy], func(c converted) bool { return c.name == of[0].name }) {
+			continue
+		}
+		for _, rule := range of {
+			if listed[rule.rule] {
+				continue
+			}
+			listed[rule.rule] = true
+			if result == "fail" || result == "error" || result == "warn" {
+				fails = true
+				if exact = exact && len(rule.rules) == 1; exact {
+					policy, name := rule.name, rule.rules[0]
+					failing = append(failing, v1alpha1.TestViolation{Policy: &policy, Rule: &name})
+				}
+			}
+		}
+		if file := r.PatchedResource + r.PatchedResources; file != "" && result == "pass" {
+			found, err := t.patchedObject(file, o)
+			if err != nil {
+				return nil, false, unsupported(fmt.Sprintf("results[%d]", i), "correct the path", "an expected object that cannot be read: %s", err)
+			}
+			if patched = found; found == nil {
+				t.skip(fmt.Sprintf("%s has no object that is expected of %s", file, title(o)))
+				return nil, false, nil
+			}
+		}
+	}
+	if len(listed) == 0 {
+		return nil, false, nil
+	}
+	one := &v1alpha1.TestCase{Name: o.Kind + " " + o.Name, User: t.user}
+	t.request(o, rules, one)
+	if mutates {
+		if fails {
+			return nil, false, nil // Kyverno compares a result, which is expected to differ
+		}
+		if resources().Of(o.GroupVersionKind()).Guessed {
+			t.skip("the test needs the CustomResourceDefinition of " + o.Kind)
+			return nil, false, nil
+		}
+		if patched != nil && patched.Kind == "Pod" && bytes.Contains(patched.JSON(), []byte(`"tolerations"`)) {
+			t.skip("tolerations are not compared: the API server adds its own")
+		}
+		expectObject(one, patched)
+		return one, true, nil
+	}
+	noInjection := false
+	one.Inject = &noInjection
+	exact = exact && !slices.ContainsFunc(rules, func(r converted) bool { return !listed[r.rule] })
+	t.expect(one, rules[0].audit, exact, failing, fails)
+	if one.Expect.Verdict == "" && one.Expect.Violations == nil && one.Expect.Audited == nil {
+		t.skip(fmt.Sprintf("nothing is expected of %s by rules that are not tested with it", title(o)))
+		return nil, false, nil
+	}
+	return one, true, nil
+}
+
+// withoutAutogen returns the name of the rule that Kyverno made a rule of.
+func withoutAutogen(rule string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(rule, "autogen-cronjob-"), "autogen-")
+}
+
+func (t *testConverter) skip(text string) { t.skipped = union(t.skipped, text) }
+
+// expect sets the expected violations. They are not exact if it is not known what rules do that the test does not name, or which
+// expression of a rule is violated.
+func (t *testConverter) expect(one *v1alpha1.TestCase, audit, exact bool, failing []v1alpha1.TestViolation, fails bool) {
+	switch {
+	case audit && exact:
+		one.Expect.Audited = failing
+	case audit:
+	case exact:
+		one.Expect.Violations = failing
+	case fails:
+		one.Expect.Verdict = v1alpha1.TestDenied
+	}
+}
+
+// request sets the request of a case.
+func (t *testConverter) request(o *manifest.Object, rules []converted, one *v1alpha1.TestCase) {
+	raw := &runtime.RawExtension{Raw: bytes.Clone(o.JSON())}
+	values := t.valuesOf(rules, o.Name)
+	operation, _ := values["request.operation"].(string)
+	if text, ok := values["request.namespace"].(string); ok && o.Namespace == "" {
+		one.Namespace = text
+	}
+	if name, ok := values["serviceAccountName"].(string); ok {
+		one.User = &authenticationv1.UserInfo{Username: "system:serviceaccount:" + cmp.Or(o.Namespace, "default") + ":" + name}
+	}
+	one.Object = raw
+	switch of := admissionv1.Operation(operation); of { //nolint:exhaustive // others are creations
+	case admissionv1.Update:
+		known := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}}
+		known.SetGroupVersionKind(o.GroupVersionKind())
+		one.Operation, one.OldObject = of, &runtime.RawExtension{Object: known}
+	case admissionv1.Delete:
+		one.Operation, one.Object, one.OldObject = of, nil, raw
+	}
+}
+
+// context returns the namespaces and params that the test defines.
+func (t *testConverter) context(rules []converted) ([]runtime.RawExtension, error) {
+	var objects []any
+	for _, metadata := range t.namespaces(rules) {
+		objects = append(objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+	}
+	done := map[configMapReference]bool{}
+	for _, rule := range rules {
+		if rule.params == nil || done[*rule.params] {
+			continue
+		}
+		done[*rule.params] = true
+		metadata := map[string]any{"name": rule.params.Name, "namespace": cmp.Or(rule.params.Namespace, "default")}
+		objects = append(objects, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": t.paramData(rule)})
+	}
+	out := make([]runtime.RawExtension, len(objects))
+	var errs []error
+	for i, o := range objects {
+		raw, err := json.Marshal(o)
+		out[i].Raw, errs = raw, append(errs, err)
+	}
+	return out, errors.Join(errs...)
+}
+
+// namespaces returns the metadata of the namespaces that the test defines, or that its objects are in if a policy needs them.
+func (t *testConverter) namespaces(rules []converted) []map[string]any {
+	all := map[string]map[string]any{}
+	for _, n := range t.values.NamespaceSelector {
+		if n.Name != "" {
+			all[n.Name] = map[string]any{"name": n.Name, "labels": n.Labels}
+		}
+	}
+	if slices.ContainsFunc(rules, func(r converted) bool { return r.namespace }) {
+		for _, o := range t.objects {
+			name := cmp.Or(o.Namespace, "default")
+			if all[name] == nil {
+				all[name] = map[string]any{"name": name}
+			}
+		}
+	}
+	for _, rule := range rules {
+		for variable, path := range rule.ofNamespace {
+			if value, ok := t.valuesOf([]converted{rule}, "")[variable].(string); ok {
+				for _, metadata := range all {
+					metadata[path[0]] = map[string]any{path[1]: value}
+				}
+			}
+		}
+	}
+	var out []map[string]any
+	for _, name := range sortedKeys(all) {
+		out = append(out, all[name])
+	}
+	return out
+}
+
+// paramData returns the data of a ConfigMap, from values such as NAME.data.KEY.
+func (t *testConverter) paramData(rule converted) map[string]string {
+	data := map[string]string{}
+	for name, value := range t.valuesOf([]converted{rule}, "") {
+		_, key, ok := strings.Cut(name, ".data.")
+		if text, isText := value.(string); ok && isText {
+			data[strings.Trim(key, `"`)] = text
+		} else if raw, err := json.Marshal(value); ok && err == nil {
+			data[strings.Trim(key, `"`)] = string(raw)
+		}
+	}
+	return data
+}
+
+// patchedObject returns the expected object of a file.
+func (t *testConverter) patchedObject(file string, o *manifest.Object) (*manifest.Object, error) {
+	all, read := t.patched[file]
+	if !read {
+		var err error
+		if all, err = t.file(file); err != nil {
+			return nil, err
+		}
+		t.patched[file] = all
+	}
+	for _, p := range all {
+		if p.Kind == o.Kind && p.Name == o.Name && (p.Namespace == o.Namespace || p.Namespace == "" || o.Namespace == "") {
+			return p, nil
+		}
+	}
+	return nil, nil
+}
+
+// expectObject sets the object that a mutation makes, or that nothing changes.
+func expectObject(one *v1alpha1.TestCase, patched *manifest.Object) {
+	if patched == nil {
+		one.Expect.Patch = []v1alpha1.TestOperation{}
+		return
+	}
+	one.Expect.Object = &runtime.RawExtension{Raw: bytes.Clone(patched.JSON())}
+	var pod map[string]any
+	if err := json.Unmarshal(patched.JSON(), &pod); err == nil && patched.Kind == "Pod" {
+		unstructured.RemoveNestedField(pod, "spec", "tolerations")
+		one.Expect.Object = &runtime.RawExtension{Object: &unstructured.Unstructured{Object: pod}}
+	}
+}
