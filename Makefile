@@ -47,7 +47,8 @@ PACKAGE_TEST := go test -vet=off -timeout 20m
 # Packages in which goroutines meet: they run with the race detector, which makes tests several times as slow.
 INTERNAL := ./cmd/gatehouse/internal
 RACE := ./certs/... ./webhooks ./webhooks/authn ./webhooks/config ./webhooks/policy ./webhooks/review ./webhooks/sidecar \
-	$(addprefix $(INTERNAL)/,active app audit/... auth/... cli/console/... cli/record cluster crd/... debug leader problemlog record/... replay replicas/... server telemetry/...)
+	./internal/clients ./internal/problemlog \
+	$(addprefix $(INTERNAL)/,app cli/console/... cli/record cluster/... history/... login/... server/...)
 # Suites that test the program as a process. The race detector would see their own code alone and slow down the load that they
 # make, so that they go without, and so do the scripts of cmd/gatehouse, which start the program 500 times. With the flags of 'make build' they share its compiled packages. PROGRAM_TEST='go test -race'
 # checks the suites themselves.
@@ -58,7 +59,7 @@ PACKAGES = $$(go list ./... | grep -vE '/(cmd/gatehouse|test/(attack|audit|bench
 
 .PHONY: quick
 quick: ## Run the tests of decisions, configuration and commands, without what must be built or downloaded first.
-	$(PACKAGE_TEST) ./webhooks/... $(addprefix $(INTERNAL)/,active cli/... install/... offline/... replay)
+	$(PACKAGE_TEST) ./webhooks/... $(addprefix $(INTERNAL)/,cli/... cluster/configuration cluster/install/... offline/... history/replay)
 
 .PHONY: test
 test: build controlplane peers ## Run the tests of all packages, and each capability end-to-end on a real API server.
@@ -101,7 +102,7 @@ test-packages: ## Run the tests of packages, with the race detector where gorout
 
 .PHONY: test-environment
 test-environment: ## Run the tests that read the environment in a hostile one: proxy, umask, language, kubeconfig, keyring.
-	go test -vet=off -exec $(CURDIR)/test/hostile.sh ./cmd/gatehouse ./certs/... $(addprefix $(INTERNAL)/,active app auth/... cli/... cluster offline/... replicas) ./webhooks/config
+	go test -vet=off -exec $(CURDIR)/test/hostile.sh ./cmd/gatehouse ./certs/... $(addprefix $(INTERNAL)/,app cli/... cluster/... login/... offline/...) ./webhooks/config
 
 .PHONY: test-program
 test-program: ## Run the suites that test bin/gatehouse and need no machine of their own.
