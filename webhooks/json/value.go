@@ -1,4 +1,4 @@
-// Package rawjson reads JSON in place: a text is checked once and then read without building
+// Package json reads JSON in place: a text is checked once and then read without building
 // a tree. Unread parts cost a fast skip and keep every byte.
 //
 // It exists because an admission review is mostly an object of which the webhook reads little:

@@ -1,4 +1,4 @@
-// Package equivalent lists the resources of Kubernetes that are served in several versions
+// Package versions lists the resources of Kubernetes that are served in several versions
 // or API groups, and converts objects between them.
 //
 // The API server converts the object of a request to the version that a policy names. It

@@ -1,4 +1,4 @@
-// Package celhint has hints about names in CEL expressions that are not declared.
+// Package hint has hints about names in CEL expressions that are not declared.
 package hint
 
 import (

@@ -1,4 +1,4 @@
-// Package rawcel provides CEL values of JSON text that is not decoded: a member of an
+// Package value provides CEL values of JSON text that is not decoded: a member of an
 // object is read when an expression selects it. An expression that reads three fields of
 // a pod costs one pass over the pod's text, and no tree of it.
 //

@@ -1,4 +1,4 @@
-// Package celcost bounds the cost of CEL expressions without evaluating them.
+// Package cost bounds the cost of CEL expressions without evaluating them.
 //
 // The bound of an expression is computed once, from its checked form. It is a polynomial of the sizes of
 // what the expression may read: no list has more elements than its text has bytes. Where the bound stays

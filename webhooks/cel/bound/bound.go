@@ -1,4 +1,4 @@
-// Package celbound keeps CEL's type checker from work that has no bound.
+// Package bound keeps CEL's type checker from work that has no bound.
 //
 // A type can be exponentially larger than the text of its expression: {v: v} is
 // twice as large as v, and [{v: v}].all(w, …) gives it a name. The checker copies

@@ -1,4 +1,4 @@
-// Package active maintains the active configuration of a server: documents and custom resources are merged, resolved, compiled,
+// Package configuration maintains the active configuration of a server: documents and custom resources are merged, resolved, compiled,
 // activated and reported.
 package configuration
 
