@@ -48,7 +48,7 @@ func (s *Set) Decide(ctx context.Context, in Input) Decision {
 
 // decide is Decide with the policies in an order.
 func (s *Set) decide(ctx context.Context, in Input, policies []*compiledPolicy) Decision {
-	r := s.newReview(ctx, in, policies)
+	r := s.newDecider(ctx, in, policies)
 	r.decide()
 	d := Decision{Err: r.err, Refusal: r.refusal, Failures: r.failures, Applied: r.applied, Evaluations: r.evaluations}
 	if d.Refusal == nil && d.Err == nil {
@@ -60,8 +60,8 @@ func (s *Set) decide(ctx context.Context, in Input, policies []*compiledPolicy) 
 	return d
 }
 
-func (s *Set) newReview(ctx context.Context, in Input, policies []*compiledPolicy) *review {
-	r := &review{
+func (s *Set) newDecider(ctx context.Context, in Input, policies []*compiledPolicy) *decider {
+	r := &decider{
 		set: s, context: ctx, explain: in.Explain, policies: policies,
 		invoked: map[invocationKey]bool{}, again: map[invocationKey]bool{},
 	}
@@ -70,7 +70,7 @@ func (s *Set) newReview(ctx context.Context, in Input, policies []*compiledPolic
 }
 
 // review is one call of Decide.
-type review struct {
+type decider struct {
 	matching.Request
 	set      *Set
 	context  context.Context //nolint:containedctx // it belongs to one call, like everything here
@@ -119,9 +119,9 @@ func (i *invocation) key() invocationKey {
 	return invocationKey{i.policy.name, i.binding.name, i.param.Name()}
 }
 
-func (r *review) hasEnded() bool { return r.err != nil || r.refusal != nil }
+func (r *decider) hasEnded() bool { return r.err != nil || r.refusal != nil }
 
-func (r *review) decide() {
+func (r *decider) decide() {
 	if matching.IsExempt(r.Requested.GroupResource()) {
 		r.explainf(Evaluation{Why: Exempt}, "no policy is evaluated for %s", r.Requested.GroupResource())
 		return
@@ -138,7 +138,7 @@ func (r *review) decide() {
 }
 
 // run runs all policies that match.
-func (r *review) run() {
+func (r *decider) run() {
 	invocations := r.matchPolicies()
 	for i := range invocations {
 		if r.hasEnded() {
@@ -152,7 +152,7 @@ func (r *review) run() {
 }
 
 // reinvokeEarlier makes all policies run again that have run and may.
-func (r *review) reinvokeEarlier() {
+func (r *decider) reinvokeEarlier() {
 	for key := range r.invoked {
 		r.again[key] = true
 	}
@@ -160,7 +160,7 @@ func (r *review) reinvokeEarlier() {
 }
 
 // matchPolicies returns what is to be invoked for the request.
-func (r *review) matchPolicies() (out []invocation) {
+func (r *decider) matchPolicies() (out []invocation) {
 	var by *matching.Constraints
 	var matched matching.Match
 	for _, p := range r.policies {
@@ -214,7 +214,7 @@ func cmpErr(err error, or func() error) error {
 }
 
 // isMatch reports whether a policy, or a binding of it, matches.
-func (r *review) isMatch(p *compiledPolicy, binding string, m matching.Match) bool {
+func (r *decider) isMatch(p *compiledPolicy, binding string, m matching.Match) bool {
 	if r.err != nil {
 		return false
 	}
@@ -241,7 +241,7 @@ func (r *review) isMatch(p *compiledPolicy, binding string, m matching.Match) bo
 }
 
 // fail notes that a policy could not be evaluated.
-func (r *review) fail(p *compiledPolicy, binding string, err error, reason metav1.StatusReason) {
+func (r *decider) fail(p *compiledPolicy, binding string, err error, reason metav1.StatusReason) {
 	failure := Failure{Policy: p.name, Binding: binding, Message: err.Error(), Ignored: p.ignores, reason: reason}
 	if reason != "" || !r.reinvoking || !slices.Contains(r.failures, failure) { // what is configured is the same both times
 		r.failures = append(r.failures, failure)
@@ -251,7 +251,7 @@ func (r *review) fail(p *compiledPolicy, binding string, err error, reason metav
 	}
 }
 
-func (r *review) explainf(e Evaluation, format string, args ...any) {
+func (r *decider) explainf(e Evaluation, format string, args ...any) {
 	if r.explain {
 		e.Detail, e.Again = fmt.Sprintf(format, args...), r.reinvoking
 		r.evaluations = append(r.evaluations, e)
@@ -262,7 +262,7 @@ func (r *review) explainf(e Evaluation, format string, args ...any) {
 const maxCost = 10 * celconfig.RuntimeCELCostBudget
 
 // invoke runs the mutations of a policy, each on the object as the one before left it.
-func (r *review) invoke(i *invocation) {
+func (r *decider) invoke(i *invocation) {
 	p, e := i.policy, Evaluation{Policy: i.policy.name, Binding: i.binding.name, Param: i.param.Name(), Why: Evaluated}
 	v, err := r.version(i)
 	if err != nil {
@@ -324,7 +324,7 @@ func (r *review) invoke(i *invocation) {
 }
 
 // mutate evaluates and applies the k-th mutation of a policy. An error leaves the object as it was.
-func (r *review) mutate(i *invocation, v *version, k int) Mutation {
+func (r *decider) mutate(i *invocation, v *version, k int) Mutation {
 	m := &i.policy.mutations[k]
 	out := Mutation{Index: k, Kind: m.kind, Text: m.Text()}
 	before := v.object()
@@ -349,7 +349,7 @@ func (r *review) mutate(i *invocation, v *version, k int) Mutation {
 }
 
 // checkLimits ends the review if its time or its cost is used up, and reports whether it goes on.
-func (r *review) checkLimits(p *compiledPolicy) bool {
+func (r *decider) checkLimits(p *compiledPolicy) bool {
 	if err := context.Cause(r.context); err != nil {
 		r.err = fmt.Errorf("no decision in time, at %s %q: %w", policyKind, p.name, err)
 	} else if r.spent > maxCost {
@@ -358,10 +358,10 @@ func (r *review) checkLimits(p *compiledPolicy) bool {
 	return r.err == nil
 }
 
-var _ matching.Source = (*review)(nil)
+var _ matching.Source = (*decider)(nil)
 
 // Labels returns the labels of the object, or of the old one, and false if the request does not have it.
-func (r *review) Labels(old bool) (set labels.Set, present bool) {
+func (r *decider) Labels(old bool) (set labels.Set, present bool) {
 	raw, n := r.Object.Raw, 0
 	if old {
 		raw, n = r.OldObject.Raw, 1
@@ -388,7 +388,7 @@ func (r *review) Labels(old bool) (set labels.Set, present bool) {
 }
 
 // UnknownNamespace returns the error for the namespace of the request that is not known.
-func (r *review) UnknownNamespace(why string) error {
+func (r *decider) UnknownNamespace(why string) error {
 	return fmt.Errorf("namespace %q is not known, and %s", r.Namespace, why)
 }
 
@@ -408,7 +408,7 @@ func isEqual(a, b runtime.Object) bool {
 }
 
 // result returns the object and the patch.
-func (r *review) result() ([]byte, patchOperations, error) {
+func (r *decider) result() ([]byte, patchOperations, error) {
 	before := r.original
 	if !r.isPartial {
 		before = before.DeepCopyObject() // the current object may share memory with it
@@ -418,6 +418,6 @@ func (r *review) result() ([]byte, patchOperations, error) {
 }
 
 // fill fills in the defaults of an object.
-func (r *review) fill(object runtime.Object) {
+func (r *decider) fill(object runtime.Object) {
 	(&interfaces{schemas: r.set.lookups.Schemas}).Default(object)
 }

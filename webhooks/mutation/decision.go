@@ -176,7 +176,7 @@ func isBelow(path, of string) bool {
 }
 
 // refuse returns the answer to a request that is refused by failures, which is upstream's, and nil if none refuses.
-func refuse(r *review) *metav1.Status {
+func refuse(r *decider) *metav1.Status {
 	status := &metav1.Status{
 		Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden,
 		Details: &metav1.StatusDetails{Name: r.Name, Group: r.Requested.Group, Kind: r.Requested.Resource},

@@ -33,13 +33,13 @@ import (
 )
 
 // matchConditions evaluates the match conditions of a policy. It returns the name of one that is not met, or an error.
-func (r *review) matchConditions(i *invocation, v *version) (condition string, err error) {
+func (r *decider) matchConditions(i *invocation, v *version) (condition string, err error) {
 	conditions := i.policy.conditions
 	if len(conditions) == 0 {
 		return "", nil
 	}
 	v.evaluating(true)
-	r.input.Reset(&source{review: r, version: v, resource: r.Requested, matching: true}, i.param.Value(), nil)
+	r.input.Reset(&source{decider: r, version: v, resource: r.Requested, matching: true}, i.param.Value(), nil)
 	phase := r.input.Phase(celconfig.RuntimeCELCostBudgetMatchConditions)
 	defer func() { r.spent += r.input.Spent }()
 	var errs []error
@@ -82,7 +82,7 @@ const maxOperations = 10_000
 
 // patched returns the object as a mutation changes it. It follows upstream's
 // k8s.io/apiserver/pkg/admission/plugin/policy/mutating.(*dispatcher).dispatchOne.
-func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out runtime.Object, cost int64, err error) {
+func (r *decider) patched(i *invocation, v *version, m *mutationProgram) (out runtime.Object, cost int64, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			out, err = nil, fmt.Errorf("internal error: %v", panicked)
@@ -97,7 +97,7 @@ func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out run
 			"CustomResourceDefinitions are created and when they are available.", v.VersionedKind))
 	}
 	v.evaluating(false)
-	r.input.Reset(&source{review: r, version: v, resource: i.resource}, i.param.Value(), i.policy.variables)
+	r.input.Reset(&source{decider: r, version: v, resource: i.resource}, i.param.Value(), i.policy.variables)
 	phase := r.input.Phase(celconfig.RuntimeCELCostBudget)
 	result := result{}
 	result.value, cost, result.end = evaluate(r.context, phase, m.Program)
@@ -164,7 +164,7 @@ func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out run
 }
 
 // checkSize returns an error if an object is too large.
-func (r *review) checkSize(object runtime.Object) error {
+func (r *decider) checkSize(object runtime.Object) error {
 	most := max(r.set.maxObject, len(r.Object.Raw))
 	// JSON takes less than this of a byte of protobuf, which is quick to measure: the names of fields are in it.
 	const perByte = 50
@@ -180,7 +180,7 @@ func (r *review) checkSize(object runtime.Object) error {
 
 // checkOperations returns an error if a JSON patch has too many operations, or could make the object larger than it may be
 // by copying: each copy can double it.
-func (r *review) checkOperations(value ref.Val, object runtime.Object) error {
+func (r *decider) checkOperations(value ref.Val, object runtime.Object) error {
 	list, ok := value.(traits.Lister)
 	if !ok {
 		return nil
@@ -226,7 +226,7 @@ func (*result) CompilationErrors() []error { return nil }
 
 // source gives expressions their values.
 type source struct {
-	review   *review
+	decider  *decider
 	version  *version
 	resource schema.GroupVersionResource
 	// matching is true for match conditions, which see no namespace.
@@ -260,24 +260,24 @@ func valueOf(object *admission.LazyObject, as form, seen *ref.Val, complete func
 
 func (s *source) ObjectValue() ref.Val {
 	var complete func() runtime.Object
-	if s.review.isPartial {
+	if s.decider.isPartial {
 		complete = func() runtime.Object {
-			s.review.complete()
-			return s.review.current.object()
+			s.decider.complete()
+			return s.decider.current.object()
 		}
 	}
 	return valueOf(&s.version.VersionedObject, s.version.form, &s.version.seen, complete)
 }
 
 func (s *source) OldObjectValue() ref.Val {
-	if err := s.review.readOld(s.version); err != nil {
+	if err := s.decider.readOld(s.version); err != nil {
 		return types.WrapErr(err)
 	}
 	return valueOf(&s.version.VersionedOldObject, s.version.oldForm, &s.version.oldSeen, nil)
 }
 
 func (s *source) RequestValue() ref.Val {
-	return common.SchemalessTypedToVal(plugincel.CreateAdmissionRequest(s.review.Attributes(),
+	return common.SchemalessTypedToVal(plugincel.CreateAdmissionRequest(s.decider.Attributes(),
 		metav1.GroupVersionResource(s.resource), metav1.GroupVersionKind(s.version.VersionedKind)))
 }
 
@@ -285,27 +285,27 @@ func (s *source) NamespaceValue() ref.Val {
 	if s.matching {
 		return types.NullValue
 	}
-	namespace, _ := s.review.NamespaceObject()
+	namespace, _ := s.decider.NamespaceObject()
 	return common.SchemalessTypedToVal(namespace)
 }
 
 func (s *source) AuthorizerValue() ref.Val {
-	if asked := s.review.authorizer(); asked != nil {
-		return library.NewAuthorizerVal(s.review.Attributes().GetUserInfo(), asked)
+	if asked := s.decider.authorizer(); asked != nil {
+		return library.NewAuthorizerVal(s.decider.Attributes().GetUserInfo(), asked)
 	}
 	return nil
 }
 
 func (s *source) ResourceAuthorizerValue() ref.Val {
-	if asked := s.review.authorizer(); asked != nil {
-		return library.NewResourceAuthorizerVal(s.review.Attributes().GetUserInfo(), asked, s.review.Attributes())
+	if asked := s.decider.authorizer(); asked != nil {
+		return library.NewResourceAuthorizerVal(s.decider.Attributes().GetUserInfo(), asked, s.decider.Attributes())
 	}
 	return nil
 }
 
 // authorizer returns the authorizer of the set, whose answers are cached for the review,
 // and nil if there is none.
-func (r *review) authorizer() authorizer.UnconditionalAuthorizer {
+func (r *decider) authorizer() authorizer.UnconditionalAuthorizer {
 	if r.caching == nil && r.set.lookups.Authorizer != nil {
 		r.caching = expression.CachingAuthorizer(r.context, r.set.lookups.Authorizer)
 	}

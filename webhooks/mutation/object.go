@@ -69,7 +69,7 @@ func (v *version) evaluating(conditions bool) {
 func scheme() *runtime.Scheme { return builtin.Scheme() }
 
 // decode reads an object into its Go type, and one of another kind as it is.
-func (r *review) decode(raw []byte, kind schema.GroupVersionKind) (runtime.Object, error) {
+func (r *decider) decode(raw []byte, kind schema.GroupVersionKind) (runtime.Object, error) {
 	object, err := scheme().New(kind)
 	if err != nil {
 		out := &unstructured.Unstructured{}
@@ -86,7 +86,7 @@ func (r *review) decode(raw []byte, kind schema.GroupVersionKind) (runtime.Objec
 }
 
 // version returns the object in the version that an invocation names. An error says why there is none.
-func (r *review) version(i *invocation) (*version, error) {
+func (r *decider) version(i *invocation) (*version, error) {
 	if r.current == nil {
 		raw, isPartial := r.metadata()
 		object, err := r.decode(raw, schema.GroupVersionKind(r.Kind))
@@ -109,7 +109,7 @@ func (r *review) version(i *invocation) (*version, error) {
 
 // metadata returns the object of the request with its metadata alone, if that is enough until something else is asked for: the
 // kind's defaults and its metadata do not depend on each other.
-func (r *review) metadata() (raw []byte, isPartial bool) {
+func (r *decider) metadata() (raw []byte, isPartial bool) {
 	if r.explain || !defaults.IgnoreMetadata(schema.GroupVersionKind(r.Kind)) {
 		return r.Object.Raw, false
 	}
@@ -126,7 +126,7 @@ func (r *review) metadata() (raw []byte, isPartial bool) {
 }
 
 // complete reads what there is besides metadata. An error ends the review.
-func (r *review) complete() {
+func (r *decider) complete() {
 	if !r.isPartial {
 		return
 	}
@@ -141,7 +141,7 @@ func (r *review) complete() {
 }
 
 // completed returns the object that an object with nothing but metadata is a part of.
-func (r *review) completed(part runtime.Object) runtime.Object {
+func (r *decider) completed(part runtime.Object) runtime.Object {
 	out, metadata := r.original.DeepCopyObject(), &fields{}
 	if r.dirty {
 		r.fill(out)
@@ -151,14 +151,14 @@ func (r *review) completed(part runtime.Object) runtime.Object {
 	return out
 }
 
-func (r *review) newVersion(object runtime.Object, kind schema.GroupVersionKind, resource schema.GroupVersionResource) *version {
+func (r *decider) newVersion(object runtime.Object, kind schema.GroupVersionKind, resource schema.GroupVersionResource) *version {
 	v := &version{VersionedAttributes: admission.VersionedAttributes{Attributes: r.Attributes(), VersionedKind: kind}, resource: resource}
 	v.VersionedObject.Set(object)
 	return v
 }
 
 // converted returns the object of a version in another one.
-func (r *review) converted(from *version, resource schema.GroupVersionResource) (*version, error) {
+func (r *decider) converted(from *version, resource schema.GroupVersionResource) (*version, error) {
 	raw, err := json.Marshal(from.object())
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (r *review) converted(from *version, resource schema.GroupVersionResource) 
 }
 
 // convert converts the JSON of an object and reads it.
-func (r *review) convert(raw []byte, from, to schema.GroupVersionResource, kind schema.GroupVersionKind) (runtime.Object, error) {
+func (r *decider) convert(raw []byte, from, to schema.GroupVersionResource, kind schema.GroupVersionKind) (runtime.Object, error) {
 	text, err := rawjson.Parse(raw)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (r *review) convert(raw []byte, from, to schema.GroupVersionResource, kind 
 }
 
 // readOld reads the old object of the request into a version.
-func (r *review) readOld(v *version) error {
+func (r *decider) readOld(v *version) error {
 	if v.oldRead || !isPresent(r.OldObject.Raw) {
 		return nil
 	}
@@ -198,7 +198,7 @@ func (r *review) readOld(v *version) error {
 }
 
 // adopt makes the object of a version the current one.
-func (r *review) adopt(v *version) error {
+func (r *decider) adopt(v *version) error {
 	if v == r.current {
 		return nil
 	}
@@ -212,7 +212,7 @@ func (r *review) adopt(v *version) error {
 
 // converter returns what merges objects of a kind, and nil if no schema is known of the kind's group and version. As upstream,
 // that one is known of Kubernetes' own is enough for JSON patches.
-func (r *review) converter(kind schema.GroupVersionKind) managedfields.TypeConverter {
+func (r *decider) converter(kind schema.GroupVersionKind) managedfields.TypeConverter {
 	if scheme().IsVersionRegistered(kind.GroupVersion()) {
 		return builtinConverter{builtin.TypeConverter()}
 	}

@@ -26,7 +26,7 @@ const maxPairs = 200
 // alone, in both orders. Complete is false if there are more pairs than are evaluated, as of 21 policies, or if the context ends.
 func (s *Set) Conflicts(ctx context.Context, in Input) (found []Conflict, complete bool) {
 	in.Explain = true
-	r := s.newReview(ctx, in, s.policies)
+	r := s.newDecider(ctx, in, s.policies)
 	r.decide()
 	var matching []*compiledPolicy
 	for _, p := range s.policies {

@@ -28,7 +28,7 @@ const observedOnce = 64
 // counting returns how a policy is evaluated: without counting what it costs if that is known to be within all limits.
 // Observers are told the cost of the first of such evaluations and of each 64th one, and that of these for the 63 before
 // too: times is 1 or 64. An explanation has all costs.
-func (v *review) counting(t *target) (how expression.Counting, times int64) {
+func (v *decider) counting(t *target) (how expression.Counting, times int64) {
 	if v.explain {
 		return expression.Counted, 1
 	}
@@ -48,7 +48,7 @@ func (v *review) counting(t *target) (how expression.Counting, times int64) {
 
 // countingOf returns how expressions with the bound are evaluated, which mention the names, and takes the bound off what the
 // review may leave uncounted. The param may be nil.
-func (v *review) countingOf(r *request, bound celcost.Bound, uses expression.Uses, p *matching.Param) expression.Counting {
+func (v *decider) countingOf(r *request, bound celcost.Bound, uses expression.Uses, p *matching.Param) expression.Counting {
 	if !bound.IsFinite() {
 		return expression.Counted
 	}

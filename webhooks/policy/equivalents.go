@@ -58,7 +58,7 @@ func (r *request) convert(resource schema.GroupVersionResource) (*request, error
 		}
 		text, err := object.from.json()
 		if err != nil {
-			r.review.fail(err)
+			r.decider.fail(err)
 			return nil, err
 		}
 		if renamed {
@@ -76,7 +76,7 @@ func (r *request) convert(resource schema.GroupVersionResource) (*request, error
 
 // converted returns the request of the review in another form.
 func (r *request) converted(req admissionv1.AdmissionRequest) *request {
-	out := newRequest(r.review, admissionRequest(req))
+	out := newRequest(r.decider, admissionRequest(req))
 	out.object.checked, out.oldObject.checked = r.object.checked, r.oldObject.checked
 	out.ShareEquivalents(&r.Request)
 	out.isBaseline = r.isBaseline

@@ -109,7 +109,7 @@ type evaluationKey struct {
 // for a baseline once for all of its rules.
 func evaluate(t target) *evaluation {
 	r, p := t.request, t.policy
-	v := r.review
+	v := r.decider
 	usesParams := p.uses.Has(expression.UsesParams)
 	out := &v.scratch
 	if !v.explain && (r.isBaseline || len(p.bindings) > 1 && !usesParams) {
@@ -192,8 +192,8 @@ func (result *evaluated) err() error {
 }
 
 func (e *evaluator) evaluateExpression(phase *expression.Phase, program *expression.Program) evaluated {
-	value, cost, err := phase.Eval(e.request.review.context, program)
-	failure := e.request.review.unansweredError(program)
+	value, cost, err := phase.Eval(e.request.decider.context, program)
+	failure := e.request.decider.unansweredError(program)
 	if err != nil {
 		var failed *expression.EvaluationError
 		if !errors.As(err, &failed) {
@@ -210,7 +210,7 @@ func (e *evaluator) isUndecided(failure *expression.EvaluationError) bool {
 	if failure == nil || !errors.Is(failure, ErrUnanswered) {
 		return false
 	}
-	e.request.review.noteUndecided(title(e.policy.kind, e.policy.name, ""), failure)
+	e.request.decider.noteUndecided(title(e.policy.kind, e.policy.name, ""), failure)
 	return true
 }
 
@@ -266,7 +266,7 @@ func (e *evaluator) evaluateConditions() bool {
 		e.out.matched, e.out.condition = false, conditions[denied].name
 		return false
 	case undecided != nil:
-		e.request.review.noteUndecided(title(e.policy.kind, e.policy.name, ""), unknown)
+		e.request.decider.noteUndecided(title(e.policy.kind, e.policy.name, ""), unknown)
 		e.out.matched, e.out.condition = false, undecided.name
 		return false
 	case len(errs) > 0:
@@ -286,13 +286,13 @@ func (e *evaluator) checkPodSecurity() bool {
 	failure, err := e.policy.podSecurity.check(e.request, e.out)
 	switch {
 	case errors.Is(failure, ErrUnanswered):
-		e.request.review.noteUndecided(title(e.policy.kind, e.policy.name, ""), failure)
+		e.request.decider.noteUndecided(title(e.policy.kind, e.policy.name, ""), failure)
 		return false
 	case failure != nil:
 		e.failPolicy("podSecurity", failure)
 		return false
 	case err != nil:
-		e.request.review.fail(err)
+		e.request.decider.fail(err)
 		return false
 	default:
 		return true

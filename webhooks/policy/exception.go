@@ -62,7 +62,7 @@ func findException(t target, rule string) (exceptionTitle, unknown string, tried
 		why, condition := x.whyNot(t.request)
 		switch {
 		case why != isMet:
-			if t.request.review.explain {
+			if t.request.decider.explain {
 				tried = append(tried, TriedException{x.title, x.describe(why, condition, t.request)})
 			}
 		case x.unknown == "":
@@ -104,7 +104,7 @@ func (x *exception) whyNot(r *request) (why unmet, condition string) {
 		return isInert, ""
 	}
 	if !x.expires.IsZero() {
-		if now, known := r.review.time(); !known || !now.Before(x.expires) {
+		if now, known := r.decider.time(); !known || !now.Before(x.expires) {
 			return hasExpired, ""
 		}
 	}
@@ -119,9 +119,9 @@ func (x *exception) whyNot(r *request) (why unmet, condition string) {
 	}
 	var missing error
 	if x.inNamespaces != nil {
-		found, known := r.review.set.objects.Namespace(namespace)
+		found, known := r.decider.set.objects.Namespace(namespace)
 		if !known && namespace != "" {
-			if err := r.review.missingNamespace(namespace); err != nil {
+			if err := r.decider.missingNamespace(namespace); err != nil {
 				missing = err
 			}
 		}
@@ -137,7 +137,7 @@ func (x *exception) whyNot(r *request) (why unmet, condition string) {
 	}
 	if missing != nil {
 		// The exception may hold; the request is not allowed because of it.
-		r.review.noteUndecided("exception "+x.title, missing)
+		r.decider.noteUndecided("exception "+x.title, missing)
 	}
 	return isMet, ""
 }
@@ -196,16 +196,16 @@ func (r *request) falseCondition(x *exception) string {
 	}
 	var in expression.Input
 	in.Reset(r, nil, nil)
-	in.Counting = r.review.countingOf(r, x.bound, x.uses, nil)
-	defer func() { r.review.spent += in.Spent }()
+	in.Counting = r.decider.countingOf(r, x.bound, x.uses, nil)
+	defer func() { r.decider.spent += in.Spent }()
 	phase := in.Phase(celconfig.RuntimeCELCostBudgetMatchConditions)
 	for i := range conditions {
-		value, _, err := phase.Eval(r.review.context, conditions[i].Program)
-		if failure := r.review.unansweredError(conditions[i].Program); failure != nil {
+		value, _, err := phase.Eval(r.decider.context, conditions[i].Program)
+		if failure := r.decider.unansweredError(conditions[i].Program); failure != nil {
 			err = failure
 		}
 		if errors.Is(err, ErrUnanswered) {
-			r.review.noteUndecided("the condition "+conditions[i].name+" of an exception", err)
+			r.decider.noteUndecided("the condition "+conditions[i].name+" of an exception", err)
 			continue // the exception may hold; the request is not allowed because of it
 		}
 		if err != nil || value != types.True {

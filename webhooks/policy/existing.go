@@ -21,7 +21,7 @@ func (r *request) baseline() *request {
 	if r.template == "" && r.Operation == admissionv1.Update && r.oldObject.present() {
 		old := r.AdmissionRequest
 		old.Object = old.OldObject
-		earlier := newRequest(r.review.detached(), admissionRequest(old))
+		earlier := newRequest(r.decider.detached(), admissionRequest(old))
 		earlier.object.checked, earlier.oldObject.checked = r.oldObject.checked, r.oldObject.checked
 		earlier.isBaseline = true
 		r.earlier = earlier
@@ -67,7 +67,7 @@ func (r *request) podPath() ([]string, bool) {
 	if r.Kind.Group == "" && r.Kind.Kind == "Pod" {
 		return nil, true
 	}
-	return r.review.set.workloads.Template(r.Kind.Group, r.Kind.Kind)
+	return r.decider.set.workloads.Template(r.Kind.Group, r.Kind.Kind)
 }
 
 // readsBeyondHarmless reports whether a rule of the policy may read what isHarmless lets

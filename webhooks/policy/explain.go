@@ -13,7 +13,7 @@ import (
 )
 
 // explainSkipped records why a policy, or a binding of it, was not evaluated.
-func (v *review) explainSkipped(t target, m match) {
+func (v *decider) explainSkipped(t target, m match) {
 	if !v.explain || t.request.template != "" && m.why == OtherRequest {
 		return
 	}
@@ -23,7 +23,7 @@ func (v *review) explainSkipped(t target, m match) {
 }
 
 // explainExempt records that no policy is evaluated for such a request.
-func (v *review) explainExempt(r *request) {
+func (v *decider) explainExempt(r *request) {
 	for _, p := range v.set.policies {
 		v.explainSkipped(target{request: r, policy: p}, match{why: Exempt, detail: "no policy is evaluated for " + r.Requested.GroupResource().String()})
 	}
@@ -86,7 +86,7 @@ func (e *evaluator) explain() Evaluation {
 
 // explainVerdict records what became of a violation of the i-th rule that was evaluated
 // last.
-func (v *review) explainVerdict(i int, violation *Violation, tried []TriedException) {
+func (v *decider) explainVerdict(i int, violation *Violation, tried []TriedException) {
 	if !v.explain || len(v.evaluations) == 0 {
 		return
 	}

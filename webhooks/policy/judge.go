@@ -61,7 +61,7 @@ func isExisting(t target, result *ruleResult) bool {
 
 func existedBefore(t target, result *ruleResult) bool {
 	r, p := t.request, t.policy
-	v := r.review
+	v := r.decider
 	if r.template == "" && r.Operation != admissionv1.Update || !slices.Contains(t.binding.actions, admissionregistrationv1.Deny) {
 		return false // a warning or an audit annotation is repeated each time
 	}
@@ -106,16 +106,16 @@ func existedBefore(t target, result *ruleResult) bool {
 			return false
 		}
 	}
-	before.review.uncounted = v.uncounted
+	before.decider.uncounted = v.uncounted
 	ev := evaluate(target{before, p, t.binding, t.param})
-	v.spent, v.observed, v.uncounted = v.spent+before.review.spent, v.observed+before.review.observed, before.review.uncounted
-	before.review.spent, before.review.observed = 0, 0
-	if err := before.review.err; err != nil {
+	v.spent, v.observed, v.uncounted = v.spent+before.decider.spent, v.observed+before.decider.observed, before.decider.uncounted
+	before.decider.spent, before.decider.observed = 0, 0
+	if err := before.decider.err; err != nil {
 		v.fail(err)
 		return false
 	}
-	if before.review.undecided != nil {
-		v.undecided = before.review.undecided
+	if before.decider.undecided != nil {
+		v.undecided = before.decider.undecided
 		return true // unknown, which refuses nothing by itself
 	}
 	if !ev.matched || ev.failed {

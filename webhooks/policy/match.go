@@ -48,7 +48,7 @@ func matchPolicy(r *request, p *compiledPolicy) match {
 	case p.broken != nil:
 		return misconfigured(r, p.broken)
 	}
-	if err := matching.CheckParamKind(r.review.set.objects, p.spec.ParamKind); err != nil {
+	if err := matching.CheckParamKind(r.decider.set.objects, p.spec.ParamKind); err != nil {
 		return misconfigured(r, err)
 	}
 	return m
@@ -66,10 +66,10 @@ func matchBinding(r *request, p *compiledPolicy, b *binding, resource schema.Gro
 			return m
 		}
 	}
-	params := r.review.noParams[:]
+	params := r.decider.noParams[:]
 	if b.params.Ref != nil {
 		var err error
-		if params, err = b.params.Find(r.review.set.objects, r.Namespace); err != nil {
+		if params, err = b.params.Find(r.decider.set.objects, r.Namespace); err != nil {
 			return misconfigured(r, err)
 		}
 		if len(params) == 0 {
@@ -114,7 +114,7 @@ func (r *request) matches(c *matching.Constraints) match {
 func (r *request) matchesCreation(c *matching.Constraints) bool {
 	created := r.AdmissionRequest
 	created.Operation, created.SubResource, created.RequestSubResource = admissionv1.Create, "", ""
-	return c.NamesRequest(&newRequest(r.review, admissionRequest(created)).Request)
+	return c.NamesRequest(&newRequest(r.decider, admissionRequest(created)).Request)
 }
 
 // Labels returns the labels of the object, or of the old one, and false if the request does not have it.
@@ -145,9 +145,9 @@ func (r *request) objectLabels(object *payload) labels.Set {
 	switch found, areStrings, isObject := celvalue.Strings(value); {
 	case value == nil || value == types.NullValue:
 	case !isObject:
-		r.review.fail(fmt.Errorf("%s: metadata.labels is not an object", object.name))
+		r.decider.fail(fmt.Errorf("%s: metadata.labels is not an object", object.name))
 	case !areStrings:
-		r.review.fail(fmt.Errorf("%s: a label is not a string", object.name))
+		r.decider.fail(fmt.Errorf("%s: a label is not a string", object.name))
 	default:
 		object.labels = found
 	}

@@ -177,7 +177,7 @@ func (p *podSecurity) violations(r *request, level podsecurity.Level) ([]podsecu
 	if err != nil {
 		return nil, err
 	}
-	if r.Operation == admissionv1.Update && !r.isBaseline && len(old) > 0 && !podsecurity.CanChangeOutcome(r.review.context, object, old) {
+	if r.Operation == admissionv1.Update && !r.isBaseline && len(old) > 0 && !podsecurity.CanChangeOutcome(r.decider.context, object, old) {
 		return nil, nil
 	}
 	meta, spec, err := r.pod()
@@ -225,7 +225,7 @@ func (p *podSecurity) failures(r *request, level podsecurity.Level) (podsecurity
 	if err != nil {
 		return nil, err
 	}
-	checks, err := p.evaluator.Failures(r.review.context, level, r.podRead, object)
+	checks, err := p.evaluator.Failures(r.decider.context, level, r.podRead, object)
 	if err != nil {
 		return nil, err
 	}

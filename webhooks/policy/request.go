@@ -28,7 +28,7 @@ import (
 // made when they are first needed and shared by all policies.
 type request struct {
 	matching.Request
-	review            *review
+	decider           *decider
 	object, oldObject payload
 	// template is the path of the pod template that the object is made of, and ""
 	// for the object of the review.
@@ -79,13 +79,13 @@ type requestValues struct {
 }
 
 // newRequest returns a request of a review. The first one is in the memory of the review, which is used again.
-func newRequest(v *review, req admission.Request) *request {
+func newRequest(v *decider, req admission.Request) *request {
 	r := &v.request
-	if r.review != nil {
+	if r.decider != nil {
 		r = new(request)
 	}
 	*r = request{
-		review:    v,
+		decider:   v,
 		object:    payload{name: "object", raw: req.Object.Raw},
 		oldObject: payload{name: "oldObject", raw: req.OldObject.Raw},
 	}
@@ -100,8 +100,8 @@ func (r *request) pod() (*metav1.ObjectMeta, *corev1.PodSpec, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if node, ok := r.review.index.Find(object, "request"); ok {
-			r.podRead, err = podsecurity.DecodeIndexed(r.review.index, node)
+		if node, ok := r.decider.index.Find(object, "request"); ok {
+			r.podRead, err = podsecurity.DecodeIndexed(r.decider.index, node)
 		} else {
 			r.podRead, err = podsecurity.Decode(object)
 		}
@@ -120,18 +120,18 @@ func (r *request) value(from *payload, to *ref.Val) ref.Val {
 		text, err := from.json()
 		if err == nil {
 			of := builtin.TypeOf(schema.GroupVersionKind(r.Kind))
-			if node, ok := r.review.index.Find(text, "request"); ok {
-				*to = celvalue.Indexed(r.review.index, node, of)
+			if node, ok := r.decider.index.Find(text, "request"); ok {
+				*to = celvalue.Indexed(r.decider.index, node, of)
 			} else {
 				*to = celvalue.Typed(text, of)
 			}
-			r.review.objects = append(r.review.objects, *to)
+			r.decider.objects = append(r.decider.objects, *to)
 			if failure, bad := (*to).(*types.Err); bad {
 				err = fmt.Errorf("%s: %w", from.name, failure)
 			}
 		}
 		if err != nil {
-			r.review.fail(err)
+			r.decider.fail(err)
 			*to = types.NullValue
 		}
 	}
@@ -174,14 +174,14 @@ func (r *request) NamespaceValue() ref.Val {
 }
 
 func (r *request) AuthorizerValue() ref.Val {
-	if asked := r.review.authorizer(); r.values.authorizer == nil && asked != nil {
+	if asked := r.decider.authorizer(); r.values.authorizer == nil && asked != nil {
 		r.values.authorizer = library.NewAuthorizerVal(r.Attributes().GetUserInfo(), asked)
 	}
 	return r.values.authorizer
 }
 
 func (r *request) ResourceAuthorizerValue() ref.Val {
-	if asked := r.review.authorizer(); r.values.resourceAuthorizer == nil && asked != nil {
+	if asked := r.decider.authorizer(); r.values.resourceAuthorizer == nil && asked != nil {
 		r.values.resourceAuthorizer = library.NewResourceAuthorizerVal(r.Attributes().GetUserInfo(), asked, r.Attributes())
 	}
 	return r.values.resourceAuthorizer
@@ -189,7 +189,7 @@ func (r *request) ResourceAuthorizerValue() ref.Val {
 
 // authorizer returns the authorizer of the set, whose answers are cached for the review,
 // and nil if there is none.
-func (v *review) authorizer() authorizer.UnconditionalAuthorizer {
+func (v *decider) authorizer() authorizer.UnconditionalAuthorizer {
 	if v.caching == nil && v.set.authorizer != nil {
 		v.caching = &noticingAuthorizer{expression.CachingAuthorizer(v.context, v.set.authorizer), v}
 	}

@@ -23,7 +23,7 @@ import (
 // The user is that of the request, because the user who will create the pod is not known
 // for every kind.
 func templateRequest(r *request) *request {
-	set := r.review.set
+	set := r.decider.set
 	if !set.checksTemplates || r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
 		return nil
 	}
@@ -43,7 +43,7 @@ func templateRequest(r *request) *request {
 	for _, one := range [...]struct {
 		template rawjson.Value
 		end      func(error)
-	}{{now, r.review.reject}, {old.Get(path...), r.review.fail}} {
+	}{{now, r.decider.reject}, {old.Get(path...), r.decider.fail}} {
 		if len(one.template) >= minCounted {
 			if err := workload.CheckElements(one.template.Cursor()); err != nil {
 				one.end(fmt.Errorf("the pod template cannot be checked: %s.%w", strings.Join(path, "."), err))
@@ -51,11 +51,11 @@ func templateRequest(r *request) *request {
 			}
 		}
 	}
-	template := r.fromTemplate(r.review, now, path)
+	template := r.fromTemplate(r.decider, now, path)
 	if r.Operation == admissionv1.Update {
 		if oldErr == nil {
 			if before := old.Get(path...); before.Kind() == rawjson.Object {
-				template.earlier = r.fromTemplate(r.review.detached(), before, path)
+				template.earlier = r.fromTemplate(r.decider.detached(), before, path)
 				template.earlier.isBaseline = true
 				template.sameTemplate = bytes.Equal(now, before)
 			}
@@ -65,15 +65,15 @@ func templateRequest(r *request) *request {
 	return template
 }
 
-// needsReview reports whether the template has to be reviewed for a policy. One that has
+// needsDecision reports whether a policy has to decide about the template. One that has
 // not changed in an update can only have violations that were there before, if the rules
 // read the object alone.
-func (r *request) needsReview(p *compiledPolicy) bool {
+func (r *request) needsDecision(p *compiledPolicy) bool {
 	return !r.sameTemplate || !p.allowsExisting || !p.conditionsReadObjectOnly || slices.ContainsFunc(p.validations, func(rule ruleProgram) bool { return !rule.readsObjectOnly })
 }
 
 // fromTemplate returns the request to create the pod of a template.
-func (r *request) fromTemplate(v *review, template rawjson.Value, path []string) *request {
+func (r *request) fromTemplate(v *decider, template rawjson.Value, path []string) *request {
 	req := admissionv1.AdmissionRequest{
 		UID:       r.UID,
 		Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},

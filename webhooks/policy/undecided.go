@@ -33,7 +33,7 @@ func (e *UndecidedError) Error() string { return e.Where + ": " + e.Err.Error() 
 func (e *UndecidedError) Unwrap() error { return e.Err }
 
 // noteUndecided notes why a part of the configuration is undecided. The first reason is kept.
-func (v *review) noteUndecided(where string, err error) {
+func (v *decider) noteUndecided(where string, err error) {
 	if v.undecided == nil {
 		v.undecided = &UndecidedError{where, err}
 	}
@@ -41,14 +41,14 @@ func (v *review) noteUndecided(where string, err error) {
 
 // UnknownNamespace returns the error for a namespace that is not known, and why that matters.
 func (r *request) UnknownNamespace(why string) error {
-	if err := r.review.missingNamespace(r.Namespace); err != nil {
+	if err := r.decider.missingNamespace(r.Namespace); err != nil {
 		return err
 	}
 	return fmt.Errorf("namespace %q is not known, and %s", r.Namespace, why)
 }
 
 // missingNamespace returns an error if a namespace is not known because it was not recorded.
-func (v *review) missingNamespace(name string) error {
+func (v *decider) missingNamespace(name string) error {
 	if recording, ok := v.set.objects.(Recording); ok {
 		return recording.MissingNamespace(name)
 	}
@@ -60,20 +60,20 @@ func (v *review) missingNamespace(name string) error {
 type noticingAuthorizer struct {
 	authorizer.UnconditionalAuthorizer
 
-	review *review
+	decider *decider
 }
 
 func (a *noticingAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	decision, reason, err := a.UnconditionalAuthorizer.Authorize(ctx, attributes)
 	if err != nil && errors.Is(err, ErrUnanswered) {
-		a.review.unanswered = err
+		a.decider.unanswered = err
 	}
 	return decision, reason, err //nolint:wrapcheck // it is that of the authorizer
 }
 
 // unansweredError returns the error of an expression that has asked the authorizer, or a variable of
 // which has, for what was not recorded.
-func (v *review) unansweredError(program *expression.Program) *expression.EvaluationError {
+func (v *decider) unansweredError(program *expression.Program) *expression.EvaluationError {
 	if v.unanswered == nil || !program.Uses().Has(expression.UsesAuthorizer) {
 		return nil
 	}

@@ -43,7 +43,7 @@ type Input struct {
 // decide") if the request cannot be read, if the context ends while policies are
 // evaluated, or if they exceed the budget of the request. It keeps nothing of the request.
 func (s *Set) Decide(ctx context.Context, in Input) Decision {
-	v := newReview(ctx, s)
+	v := newDecider(ctx, s)
 	defer v.free()
 	v.explain, v.observe, v.index = in.Explain, in.Observe != nil, in.Index
 	r := newRequest(v, in.Request)
@@ -59,9 +59,9 @@ func (s *Set) Decide(ctx context.Context, in Input) Decision {
 	return d
 }
 
-// review is the state of one call of Decide. Its steps are match (match.go),
+// decider is the state of one call of Decide. Its steps are match (match.go),
 // evaluate (evaluate.go), judge (judge.go) and answer (answer.go).
-type review struct {
+type decider struct {
 	set     *Set
 	context context.Context //nolint:containedctx // it belongs to one call, like everything here
 	answer  answer
@@ -107,11 +107,11 @@ type review struct {
 	ended time.Time
 }
 
-// reviews keeps the memory of reviews for later ones: it is most of what a review with many policies takes.
-var reviews = sync.Pool{New: func() any { return new(review) }} //nolint:gochecknoglobals // a pool is shared by its nature
+// deciders keeps the memory of decisions for later ones: it is most of what a review with many policies takes.
+var deciders = sync.Pool{New: func() any { return new(decider) }} //nolint:gochecknoglobals // a pool is shared by its nature
 
-func newReview(ctx context.Context, set *Set) *review {
-	v, _ := reviews.Get().(*review)
+func newDecider(ctx context.Context, set *Set) *decider {
+	v, _ := deciders.Get().(*decider)
 	v.set, v.context, v.compared = set, ctx, expression.MostCompared
 	return v
 }
@@ -121,17 +121,17 @@ const mostKept = 256
 
 // free gives back the memory of a review that nothing refers to any more, but for the response. It keeps nothing of the
 // request.
-func (v *review) free() {
+func (v *decider) free() {
 	for _, object := range v.objects {
 		celvalue.Release(object)
 	}
-	*v = review{
+	*v = decider{
 		objects:      emptied(v.objects),
 		answer:       answer{violations: emptied(v.answer.violations), denied: emptied(v.answer.denied)},
 		scratch:      evaluation{results: emptied(v.scratch.results)},
 		observations: emptied(v.observations),
 	}
-	reviews.Put(v)
+	deciders.Put(v)
 }
 
 // emptied returns the memory of a list for another, and nil if it is large.
@@ -144,28 +144,28 @@ func emptied[T any](list []T) []T {
 }
 
 // detached returns a review of the same call whose answer is dropped.
-func (v *review) detached() *review {
-	return &review{set: v.set, index: v.index, context: v.context, now: v.now, caching: v.caching}
+func (v *decider) detached() *decider {
+	return &decider{set: v.set, index: v.index, context: v.context, now: v.now, caching: v.caching}
 }
 
 // fail ends the review without a decision. The first error is kept.
-func (v *review) fail(err error) {
+func (v *decider) fail(err error) {
 	if v.err == nil {
 		v.err = err
 	}
 }
 
 // reject ends the review with a rejection of the object.
-func (v *review) reject(err error) {
+func (v *decider) reject(err error) {
 	if v.rejection == nil {
 		v.rejection = err
 	}
 }
 
-func (v *review) hasEnded() bool { return v.err != nil || v.rejection != nil }
+func (v *decider) hasEnded() bool { return v.err != nil || v.rejection != nil }
 
 // time returns the time of the review, and false if there is no clock.
-func (v *review) time() (time.Time, bool) {
+func (v *decider) time() (time.Time, bool) {
 	if v.now.IsZero() && v.set.now != nil {
 		v.now = v.set.now()
 	}
@@ -190,11 +190,11 @@ func (t *target) bindingName() string {
 }
 
 // decide evaluates every policy that matches the request and returns the answer.
-func (v *review) decide(r *request) admission.Response {
+func (v *decider) decide(r *request) admission.Response {
 	if isExempt(r) {
 		v.explainExempt(r)
 	} else {
-		v.reviewPolicies(r)
+		v.decidePolicies(r)
 	}
 	switch {
 	case v.err != nil:
@@ -211,9 +211,9 @@ func (v *review) decide(r *request) admission.Response {
 	return response
 }
 
-// reviewPolicies reviews the policies in their order, each for the object and then
+// decidePolicies decides by the policies in their order, each for the object and then
 // for the pod template in it. It ends early if the request cannot be decided.
-func (v *review) reviewPolicies(r *request) {
+func (v *decider) decidePolicies(r *request) {
 	if r.Kind.Group == "" && r.Kind.Kind == "Pod" {
 		v.checkElements(&r.object, v.reject)
 		v.checkElements(&r.oldObject, v.fail)
@@ -238,12 +238,12 @@ func (v *review) reviewPolicies(r *request) {
 	}
 	for v.err == nil && len(forObject)+len(forTemplate) > 0 {
 		if len(forTemplate) == 0 || len(forObject) > 0 && forObject[0] <= forTemplate[0] {
-			v.reviewPolicy(r, v.set.policies[forObject[0]])
+			v.decidePolicy(r, v.set.policies[forObject[0]])
 			forObject = forObject[1:]
 			continue
 		}
-		if p := v.set.policies[forTemplate[0]]; p.checksTemplates && template.needsReview(p) {
-			v.reviewPolicy(template, p)
+		if p := v.set.policies[forTemplate[0]]; p.checksTemplates && template.needsDecision(p) {
+			v.decidePolicy(template, p)
 		}
 		forTemplate = forTemplate[1:]
 	}
@@ -254,7 +254,7 @@ const minCounted = 32 << 10
 
 // checkElements ends the review of a pod with too many elements. What is no JSON is reported by
 // whatever reads it.
-func (v *review) checkElements(p *payload, end func(error)) {
+func (v *decider) checkElements(p *payload, end func(error)) {
 	if len(p.raw) < minCounted {
 		return
 	}
@@ -271,9 +271,9 @@ func (v *review) checkElements(p *payload, end func(error)) {
 	}
 }
 
-// reviewPolicy matches, evaluates and judges a policy for each of its bindings and
+// decidePolicy matches, evaluates and judges a policy for each of its bindings and
 // params, and adds the violations to the answer.
-func (v *review) reviewPolicy(r *request, p *compiledPolicy) {
+func (v *decider) decidePolicy(r *request, p *compiledPolicy) {
 	t := target{request: r, policy: p}
 	matched := matchPolicy(r, p)
 	if v.err != nil {
@@ -294,7 +294,7 @@ func (v *review) reviewPolicy(r *request, p *compiledPolicy) {
 			v.skip(t, bound)
 			continue
 		}
-		if v.reviewBinding(t, bound.params); v.err != nil {
+		if v.decideBinding(t, bound.params); v.err != nil {
 			return
 		}
 	}
@@ -303,7 +303,7 @@ func (v *review) reviewPolicy(r *request, p *compiledPolicy) {
 // skip records why a policy or binding is not evaluated. One that matches but cannot
 // be evaluated denies the request unless its failure policy is Ignore: as upstream,
 // whatever the binding's actions are.
-func (v *review) skip(t target, m match) {
+func (v *decider) skip(t target, m match) {
 	v.explainSkipped(t, m)
 	if m.why != Misconfigured {
 		return
@@ -322,9 +322,9 @@ func (v *review) skip(t target, m match) {
 	})
 }
 
-// reviewBinding evaluates and judges a policy, as a binding applies it, for each of
+// decideBinding evaluates and judges a policy, as a binding applies it, for each of
 // the params.
-func (v *review) reviewBinding(t target, params []*matching.Param) {
+func (v *decider) decideBinding(t target, params []*matching.Param) {
 	if v.observe && v.ended.IsZero() && v.set.now != nil {
 		v.ended = v.set.now()
 	}
@@ -361,7 +361,7 @@ func (v *review) reviewBinding(t target, params []*matching.Param) {
 
 // apply judges a result, the i-th of an evaluation, and adds the violation that it may
 // be to the answer.
-func (v *review) apply(t target, i int, result *ruleResult) {
+func (v *decider) apply(t target, i int, result *ruleResult) {
 	if result.isViolation() {
 		violation, tried := judge(t, result)
 		if v.checkLimits(t.policy); v.err != nil {
@@ -376,7 +376,7 @@ func (v *review) apply(t target, i int, result *ruleResult) {
 }
 
 // checkLimits ends the review if its time or its cost is used up.
-func (v *review) checkLimits(p *compiledPolicy) {
+func (v *decider) checkLimits(p *compiledPolicy) {
 	if err := context.Cause(v.context); err != nil {
 		v.fail(fmt.Errorf("no decision in time, at %s: %w", title(p.kind, p.name, ""), err))
 	}
@@ -385,7 +385,7 @@ func (v *review) checkLimits(p *compiledPolicy) {
 	}
 }
 
-func (v *review) observeRule(t target, of *Violation, cost int64) {
+func (v *decider) observeRule(t target, of *Violation, cost int64) {
 	if v.observe {
 		v.observations = append(v.observations, Observation{
 			Kind: t.policy.kind, Policy: t.policy.name, Binding: t.bindingName(),
