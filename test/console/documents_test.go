@@ -17,7 +17,7 @@ const (
 	document = "../../docs/console.md"
 	pictures = "../../docs/console"
 	// The bounds of a picture, in pixels and bytes.
-	widest, highest, largest = 1200, 800, 150 << 10
+	widest, highest, largest = 1200, 800, 200 << 10
 )
 
 var (

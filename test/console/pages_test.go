@@ -43,7 +43,7 @@ func (s *site) everyPage(t *testing.T) {
 		page, picture string
 		want          []string
 	}{
-		{"/", "overview", slices.Concat(s.replicas(), []string{"ready", "log-shipper", "allowed", `may not "get" secrets`})},
+		{"/", "overview", slices.Concat(s.replicas(), []string{"ready", "log-shipper", "allowed", `cannot get resource "secrets"`})},
 		{"/decisions?live=0", "decisions", []string{"registries", "limits", anna, ben, shop, mall, "denied"}},
 		{decision, "decision", []string{"registries", "is being switched off", "every container should have limits", anna}},
 		{"/policies", "policies", []string{"registries", "owners", "limits", "log-shipper", "TICKET-16", "TICKET-17", "TICKET-18"}},
