@@ -10,9 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
@@ -63,19 +63,12 @@ type tree struct {
 	digest, state string
 	// mayBeEmpty is true if no document is needed.
 	mayBeEmpty bool
-	// fingerprint is that of all files.
-	fingerprint fingerprint
 }
 
-// readStable reads the directory until two readings in a row agree, or until its
-// fingerprint does not change. A kubelet and git-sync replace a link during a reading; an
-// editor writes files one after the other.
+// readStable reads the directory until two readings in a row agree. A kubelet and git-sync
+// replace a link during a reading; an editor writes files one after the other.
 func readStable(dir string) tree {
-	t := readTree(dir, defaultLimits())
-	if isUnchanged(dir, &t) {
-		return t
-	}
-	return stable(t, func() tree { return readTree(dir, defaultLimits()) })
+	return stable(readTree(dir, defaultLimits()), func() tree { return readTree(dir, defaultLimits()) })
 }
 
 // stable reads until a reading agrees with the one before it, the first of which
@@ -101,7 +94,7 @@ func stable(last tree, read func() tree) tree {
 
 // readTree reads the directory once. A file that cannot be read is a diagnostic.
 func readTree(dir string, l limits) tree {
-	r := reader{tree: tree{dir: dir, limits: l}, fingerprint: newFingerprinter(time.Now())}
+	r := reader{tree: tree{dir: dir, limits: l}}
 	r.root()
 	return r.finish()
 }
@@ -109,7 +102,7 @@ func readTree(dir string, l limits) tree {
 // readPaths reads files and directories once, beside texts by their names. They are below the directory "", so that paths from the root of
 // the file system are too.
 func readPaths(paths []string, texts map[string][]byte) tree {
-	r := reader{tree: tree{limits: defaultLimits(), mayBeEmpty: true}, fingerprint: newFingerprinter(time.Now())}
+	r := reader{tree: tree{limits: defaultLimits(), mayBeEmpty: true}}
 	for name, text := range texts {
 		r.tree.files = append(r.tree.files, file{path: name, data: text})
 	}
@@ -138,10 +131,6 @@ func (r *reader) finish() tree {
 	slices.SortFunc(r.tree.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	r.tree.files = slices.CompactFunc(r.tree.files, func(a, b file) bool { return a.path == b.path })
 	r.tree.readReferencedFiles()
-	for _, a := range r.tree.referenced {
-		r.referencedFile(a.path)
-	}
-	r.tree.fingerprint = r.fingerprint.fingerprint()
 	r.tree.found.Sort()
 	r.tree.seal()
 	return r.tree
@@ -191,10 +180,6 @@ type reader struct {
 	total int
 	files int
 	full  bool // a limit was reached: nothing more is read
-	// fingerprint is that of each file before it is read.
-	fingerprint fingerprinter
-	// statOnly computes the fingerprint without reading the files.
-	statOnly bool
 }
 
 // problem reports an error of a file or a directory by its path below the root. The path
@@ -206,7 +191,6 @@ func (r *reader) problem(rel, message, hint string) {
 	} else {
 		r.tree.unread.Paths = append(r.tree.unread.Paths, rel)
 	}
-	r.fingerprint.problem(source, message)
 	r.tree.found = append(r.tree.found, diagnostic.Diagnostic{
 		Severity: diagnostic.Error, Source: source, Message: message, Hint: hint,
 	})
@@ -255,7 +239,6 @@ func (r *reader) directory(path, rel string, above []fs.FileInfo) {
 			// Opening a pipe would block until it has a writer.
 			r.problem(belowRel, "is not a regular file", "")
 		default:
-			r.fingerprint.file(belowRel, info)
 			r.file(below, belowRel)
 		}
 	}
@@ -266,9 +249,6 @@ func (r *reader) file(path, rel string) {
 	if r.files++; r.files > l.documents {
 		r.problem("", fmt.Sprintf("holds more than %d files", l.documents), "")
 		r.full = true
-		return
-	}
-	if r.statOnly {
 		return
 	}
 	data, err := readFile(path, l)
@@ -311,6 +291,19 @@ func isDocument(name string) bool {
 		return false
 	default:
 		return true
+	}
+}
+
+// release frees the memory of the files. The next garbage collection may be minutes away.
+func (t *tree) release() {
+	const much = 8 << 20
+	total := 0
+	for _, f := range t.files {
+		total += len(f.data)
+	}
+	t.files = nil
+	if total > much {
+		debug.FreeOSMemory()
 	}
 }
 

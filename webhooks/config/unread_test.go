@@ -85,6 +85,13 @@ func TestFilledAndEmptyFiles(t *testing.T) {
 	}
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func relink(t *testing.T, path, target string) {
 	t.Helper()
 	must(t, os.Remove(path))

@@ -18,11 +18,8 @@ const (
 	// the kernel's queue of events may overflow.
 	pollInterval = 10 * time.Second
 	// pauseFactor is the least pause between two polls, in the time that the first took:
-	// polling takes 2 % of a processor at most. 100,000 files take a third of a second.
+	// polling takes 2 % of a processor at most.
 	pauseFactor = 50
-	// rereadInterval is how often a directory is read although its fingerprint does not
-	// change, for file systems without reliable times.
-	rereadInterval = 5 * time.Minute
 )
 
 // Watch reads the directory again whenever something changes in it, and calls
@@ -61,9 +58,9 @@ func follow(ctx context.Context, dir, known string, mayBeEmpty bool, onChange fu
 			t.mayBeEmpty = mayBeEmpty
 			return t
 		},
-		isUnchanged: func(last *tree) bool { return isUnchanged(dir, last) },
-		known:       known,
-		onChange:    onChange,
+		poll:     func() tree { return readTree(dir, defaultLimits()) },
+		known:    known,
+		onChange: onChange,
 	}
 	w.run(ctx, events)
 }
@@ -71,13 +68,11 @@ func follow(ctx context.Context, dir, known string, mayBeEmpty bool, onChange fu
 // watcher decides when to read and what to report.
 type watcher struct {
 	read func() tree
-	// isUnchanged reports whether a directory still has the fingerprint of the last reading.
-	isUnchanged func(last *tree) bool
-	known       string // the state that was reported last without an error, "" after an error
-	state       string // the state that was reported last
-	last        *tree  // what was read last, without the data
-	lastRead    time.Time
-	onChange    func(*Config, error)
+	// poll reads once: what it returns may be half-written.
+	poll     func() tree
+	known    string // the state that was reported last without an error, "" after an error
+	state    string // the state that was reported last
+	onChange func(*Config, error)
 }
 
 // run reads the directory at once, after events, and when a poll finds a change.
@@ -99,7 +94,10 @@ func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
 			w.reconcile()
 		case <-polled.C:
 			start := time.Now()
-			if w.last == nil || start.Sub(w.lastRead) >= rereadInterval || !w.isUnchanged(w.last) {
+			t := w.poll()
+			changed := t.state != w.state
+			t.release()
+			if changed {
 				w.reconcile()
 			}
 			polled.Reset(max(pollInterval, pauseFactor*time.Since(start)))
@@ -109,9 +107,7 @@ func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
 
 // reconcile reads the directory and reports a change.
 func (w *watcher) reconcile() {
-	w.lastRead = time.Now()
 	t := w.read()
-	w.last = t.outline()
 	defer t.release()
 	if t.state == w.state {
 		return

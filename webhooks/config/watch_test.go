@@ -105,9 +105,9 @@ func TestWatcher(t *testing.T) {
 				var content atomic.Value
 				changes := make(chan change, 100)
 				w := watcher{
-					read:        func() tree { return texts(content.Load().(string)) },
-					isUnchanged: func(*tree) bool { return false },
-					onChange:    func(c *Config, err error) { changes <- change{c, err} },
+					read:     func() tree { return texts(content.Load().(string)) },
+					poll:     func() tree { return texts(content.Load().(string)) },
+					onChange: func(c *Config, err error) { changes <- change{c, err} },
 				}
 				if c.known != "" {
 					w.known = texts(c.known).state
