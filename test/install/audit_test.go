@@ -12,7 +12,7 @@ import (
 // TestAudit: an audit has the rights that it is given, none of which is to everything, and a value that would be is an error.
 func TestAudit(t *testing.T) {
 	t.Parallel()
-	v := chartedWith(t, `audit.enabled=true`, `audit.every="10m"`, `audit.qps=0.5`, `audit.results=20`, `audit.reportsBytes="500Ki"`,
+	v := chartedWith(t, `audit.enabled=true`, `audit.every="10m"`, `audit.qps=0.5`,
 		`audit.rules=[{"apiGroups":["apps"],"resources":["deployments"],"verbs":["get","list"]}]`)
 	var flags []string
 	for _, arg := range as[appsv1.Deployment](t, v.find(t, "Deployment", name)).Spec.Template.Spec.Containers[0].Args {
@@ -20,7 +20,7 @@ func TestAudit(t *testing.T) {
 			flags = append(flags, arg)
 		}
 	}
-	want := []string{"--audit-every=10m", "--audit-qps=0.5", "--audit-results=20", "--audit-reports-bytes=500Ki", "--audit-exclude-namespace=cert-manager"}
+	want := []string{"--audit-every=10m", "--audit-qps=0.5", "--audit-exclude-namespace=cert-manager"}
 	if !slices.Equal(flags, want) {
 		t.Errorf("the flags are %q, want %q", flags, want)
 	}

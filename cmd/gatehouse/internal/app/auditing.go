@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -40,10 +38,8 @@ import (
 // AuditOptions are the flags of serve about the audit of existing objects.
 type AuditOptions struct {
 	// Every is the pause between two audits, 0 for none.
-	Every   time.Duration
-	qps     float32
-	results int
-	bytes   string
+	Every time.Duration
+	qps   float32
 	// exclude are namespaces besides neverSent.
 	exclude []string
 
@@ -64,8 +60,6 @@ func (f *AuditOptions) addFlags(cmd *cobra.Command) {
 	f.changed = flags.Changed
 	flags.DurationVar(&f.Every, "audit-every", 0, "interval between audits of the objects that exist in the cluster, such as 1h, with --custom-resources; one replica audits, also after changes of policies, and writes reports of openreports.io; needs the rights that gatehouse manifests --audit prints (default: no audits)")
 	flags.Float32Var(&f.qps, "audit-qps", defaultAuditQPS, "maximum requests of the audit to the API server, each second")
-	flags.IntVar(&f.results, "audit-results", openreports.DefaultResults, fmt.Sprintf("maximum results in a report, at most %d; the totals are always complete", openreports.MaxResults))
-	flags.StringVar(&f.bytes, "audit-reports-bytes", "2Mi", "maximum size of all reports together, such as 500Ki; above it, reports have fewer results, down to totals alone")
 	flags.StringSliceVar(&f.exclude, "audit-exclude-namespace", nil, "more namespaces that are not audited: those from which the API server sends nothing to Gatehouse; repeatable")
 }
 
@@ -74,7 +68,7 @@ func (f *AuditOptions) Validate(customResources bool) []error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if f.Every == 0 {
-		for _, flag := range []string{"audit-qps", "audit-results", "audit-reports-bytes", "audit-exclude-namespace"} {
+		for _, flag := range []string{"audit-qps", "audit-exclude-namespace"} {
 			if f.changed(flag) {
 				problem("--%s needs --audit-every", flag)
 			}
@@ -90,16 +84,10 @@ func (f *AuditOptions) Validate(customResources bool) []error {
 	if !(f.qps > 0 && f.qps <= 1000) { // neither is NaN
 		problem("--audit-qps %g: must be above 0 and at most 1000 (hint: %d)", f.qps, defaultAuditQPS)
 	}
-	if f.results < 0 || f.results > openreports.MaxResults {
-		problem("--audit-results %d: must be from 0 to %d (hint: %d; 0 writes totals alone)", f.results, openreports.MaxResults, openreports.DefaultResults)
-	}
 	for _, name := range f.exclude {
 		if len(validation.IsDNS1123Label(name)) > 0 {
 			problem("--audit-exclude-namespace %.100q: must be the name of a namespace", name)
 		}
-	}
-	if size, err := resource.ParseQuantity(f.bytes); err != nil || size.Value() < openreports.MinBytes || size.Value() > math.MaxInt32 {
-		problem("--audit-reports-bytes %.100q: must be a quantity from %dKi to 2047Mi (hint: 2Mi)", f.bytes, openreports.MinBytes>>10)
 	}
 	return problems
 }
@@ -148,11 +136,10 @@ func (f *Options) auditor(access *rest.Config, current *configuration.Active, lo
 		return nil, fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
 	}
 	namespace := f.ownNamespace()
-	size, _ := resource.ParseQuantity(f.Auditing.bytes) // checked with the flags
 	a := &auditing{access: access, current: current, exclude: slices.Concat(neverSent(namespace), f.Auditing.exclude)}
-	log.Info("audits enabled", "every", f.Auditing.Every.String(), "resultsPerReport", f.Auditing.results, "maxBytes", size.Value())
+	log.Info("audits enabled", "every", f.Auditing.Every.String())
 	return background.New(background.Config{
-		Active: a.active, Every: f.Auditing.Every, Limits: openreports.Limits{Results: f.Auditing.results, Bytes: int(size.Value())},
+		Active: a.active, Every: f.Auditing.Every,
 		Reports: openreports.NewWriter(objects, names, namespace, time.Now),
 		Load:    load.last, Changed: changed, Log: log,
 	}), nil

@@ -76,8 +76,7 @@ type Config struct {
 	// Active returns the active configuration, nil while there is none. It is called every few seconds.
 	Active func() *Active
 	// Every is the time from the end of an audit to the start of the next.
-	Every  time.Duration
-	Limits openreports.Limits
+	Every time.Duration
 	// Reports writes reports.
 	Reports *openreports.Writer
 	// Load returns the share of the processors that reviews took since the last call, from 0 to 1. It may be nil.
@@ -206,7 +205,7 @@ type end struct {
 // once audits once. Attempt is 1 after a success.
 func (c *Controller) once(ctx context.Context, active *Active, attempt int) end {
 	began := c.cfg.Now()
-	findings := openreports.New(c.cfg.Limits)
+	findings := openreports.New()
 	limited, cancel := context.WithTimeout(ctx, max(minDeadline, c.cfg.Every))
 	outcome, err := active.Audit(limited, findings, c.pace)
 	cancel()
@@ -314,14 +313,14 @@ func (c *Controller) publish(ctx context.Context, active *Active, findings *open
 	}
 	objects := findings.Objects()
 	reports := findings.Reports(outcome)
-	changes, err := c.write(ctx, &reports, openreports.IncompleteOf(outcome))
+	changes, err := c.write(ctx, reports, openreports.IncompleteOf(outcome))
 	if ctx.Err() != nil {
 		c.metrics.ran(stopped)
 		return
 	}
 	c.readAt = lastRead(c.readAt, outcome)
 	c.metrics.publish(result{
-		policies: active.Policies, counts: counts, outcome: outcome, objects: objects, took: c.cfg.Now().Sub(began), at: c.cfg.Now(), reports: &reports, changes: changes, readAt: c.readAt,
+		policies: active.Policies, counts: counts, outcome: outcome, objects: objects, took: c.cfg.Now().Sub(began), at: c.cfg.Now(), changes: changes, readAt: c.readAt,
 	}, err == nil || errors.Is(err, openreports.ErrUnserved))
 	c.setCounts(policyAudits(active, counts, outcome, c.readAt, began))
 	incomplete, text := len(openreports.IncompleteOf(outcome)), ""
@@ -332,12 +331,12 @@ func (c *Controller) publish(ctx context.Context, active *Active, findings *open
 		total.Fail, total.Warn, total.Error, len(outcome.Skipped), incomplete, text)
 	c.cfg.Log.Info("audit", "objects", objects, "violations", total.Fail, "warnings", total.Warn, "errors", total.Error, "changes", total.Change, "exempted", total.Skip,
 		"skippedRules", len(outcome.Skipped), "unreadResources", incomplete, "seconds", c.cfg.Now().Sub(began).Seconds(),
-		"reports", len(reports.All), "written", changes.Written, "removed", changes.Removed, "bytes", reports.Bytes, "resultsPerReport", reports.Results, "omittedReports", reports.Omitted)
+		"reports", len(reports), "written", changes.Written, "removed", changes.Removed)
 }
 
 // write writes the reports, and logs why not.
-func (c *Controller) write(ctx context.Context, reports *openreports.Reports, unread []audit.Coverage) (openreports.Changes, error) {
-	changes, err := c.cfg.Reports.Write(ctx, reports.All, unread)
+func (c *Controller) write(ctx context.Context, reports []openreports.Report, unread []audit.Coverage) (openreports.Changes, error) {
+	changes, err := c.cfg.Reports.Write(ctx, reports, unread)
 	switch {
 	case err == nil:
 		c.problem("reports", false, "", "")

@@ -66,7 +66,7 @@ func inSite(t *testing.T, resources []fakeapi.Resource, test func(t *testing.T, 
 		meta, err := metadata.NewForConfig(s.Config("gatehouse-audit"))
 		must(t, err)
 		s.c = background.New(background.Config{
-			Active: s.active, Every: time.Hour, Limits: openreports.Limits{Results: 100, Bytes: 1 << 20},
+			Active: s.active, Every: time.Hour,
 			Reports: openreports.NewWriter(objects, meta, "gatehouse-system", time.Now),
 			Load:    func() float64 { s.mu.Lock(); defer s.mu.Unlock(); return s.load },
 			Changed: func() { s.set(func() { s.changes++ }) }, Log: slog.New(slog.NewTextHandler(&s.log, nil)),

@@ -30,8 +30,8 @@ type metrics struct {
 	runs     *prometheus.CounterVec
 	writes   *prometheus.CounterVec
 
-	violations                                                       *prometheus.GaugeVec
-	objects, last, duration, skipped, unread, oldest, bytes, missing prometheus.Gauge
+	violations                                       *prometheus.GaugeVec
+	objects, last, duration, skipped, unread, oldest prometheus.Gauge
 
 	mu               sync.Mutex
 	leading, audited bool
@@ -58,8 +58,6 @@ func newMetrics(every time.Duration) *metrics {
 		skipped:  gauge("gatehouse_audit_skipped_rules", "Rules that the last audit did not evaluate, because they depend on the request."),
 		unread:   gauge("gatehouse_audit_unread_resources", "Resources of which the last audit did not read all objects."),
 		oldest:   gauge("gatehouse_audit_oldest_read_timestamp_seconds", "Time since which some resource has not been read completely, as a Unix timestamp."),
-		bytes:    gauge("gatehouse_audit_report_bytes", "Size of all reports of the last audit."),
-		missing:  gauge("gatehouse_audit_omitted_reports", "Namespaces with violations whose report does not fit into --audit-reports-bytes."),
 	}
 	m.interval.Set(every.Seconds())
 	// A rate needs the zero that it begins with.
@@ -91,7 +89,6 @@ type result struct {
 	objects  int64
 	took     time.Duration
 	at       time.Time
-	reports  *openreports.Reports
 	changes  openreports.Changes
 	// readAt is when each resource was last read to the end, or when it was first not.
 	readAt map[schema.GroupVersionResource]time.Time
@@ -123,8 +120,6 @@ func (m *metrics) publish(r result, wrote bool) {
 	m.last.Set(float64(r.at.Unix()))
 	m.duration.Set(r.took.Seconds())
 	m.skipped.Set(float64(len(r.outcome.Skipped)))
-	m.bytes.Set(float64(r.reports.Bytes))
-	m.missing.Set(float64(r.reports.Omitted))
 	m.read(r)
 	m.audited = true
 }
@@ -147,7 +142,7 @@ func (m *metrics) read(r result) {
 
 // collectors returns the collectors of the last audit.
 func (m *metrics) ofAudit() []prometheus.Collector {
-	return []prometheus.Collector{m.violations, m.objects, m.last, m.duration, m.skipped, m.unread, m.oldest, m.bytes, m.missing}
+	return []prometheus.Collector{m.violations, m.objects, m.last, m.duration, m.skipped, m.unread, m.oldest}
 }
 
 // Describe implements prometheus.Collector.

@@ -1,8 +1,7 @@
 // Package openreports keeps the results of an audit as reports in the cluster: one Report for each
 // namespace with findings, and one ClusterReport.
 //
-// Its memory, and the bytes of all reports together, have bounds that do not grow with the number
-// of objects. A report has no time of the audit, so that an audit that finds the same writes nothing.
+// The number of results in all reports together has a bound, and so has its memory. A report has no time of the audit, so that an audit that finds the same writes nothing.
 package openreports
 
 import (
@@ -18,27 +17,9 @@ import (
 const (
 	// maxMessage bounds a message, and maxName any other text of a result, in bytes.
 	maxMessage, maxName = 400, 253
-	// minResultBytes is the size of the smallest result as JSON.
-	minResultBytes = 200
-)
-
-// Limits bound the reports.
-type Limits struct {
-	// Results is the maximum number of results in a report.
-	Results int
-	// Bytes is the maximum size of all reports together, as JSON.
-	Bytes int
-}
-
-// The default limits.
-const (
-	DefaultResults = 100
-	DefaultBytes   = 2 << 20
-	// MaxResults is the largest value of Limits.Results: a report of so many results is smaller
-	// than the largest object that an API server accepts.
-	MaxResults = 500
-	// MinBytes is the smallest value of Limits.Bytes.
-	MinBytes = 64 << 10
+	// maxResults is how many results a report has at most, and maxKept how many all reports have
+	// together. A result is about 500 bytes of the API server's store, and 2 KiB at most.
+	maxResults, maxKept = 100, 5000
 )
 
 // Policy identifies a policy.
@@ -74,9 +55,8 @@ func (c *Counts) hasFindings() bool { return c.Fail+c.Warn+c.Error+c.Change > 0 
 // report. Which ones these are does not depend on the order in which they come: each policy has
 // the same share as long as it has results, and of a policy the first ones in their order are kept.
 type Findings struct {
-	limits Limits
 	// level is how many results of a namespace are kept. It is halved whenever the results of all
-	// namespaces together would exceed the limit of bytes.
+	// namespaces together exceed maxKept.
 	level, kept int
 	namespaces  map[string]*findings
 	policies    map[Policy]*Counts
@@ -92,11 +72,8 @@ type findings struct {
 }
 
 // New returns Findings without any.
-func New(limits Limits) *Findings {
-	return &Findings{
-		limits: limits, level: limits.Results,
-		namespaces: map[string]*findings{}, policies: map[Policy]*Counts{},
-	}
+func New() *Findings {
+	return &Findings{level: maxResults, namespaces: map[string]*findings{}, policies: map[Policy]*Counts{}}
 }
 
 var _ audit.Sink = (*Findings)(nil)
@@ -145,7 +122,7 @@ func (f *Findings) keep(group *findings, r audit.Result) {
 	group.kept++
 	f.kept++
 	f.trim(group)
-	for f.kept > f.limits.Bytes/minResultBytes {
+	for f.kept > maxKept {
 		f.level /= 2
 		for _, other := range f.namespaces {
 			f.trim(other)

@@ -1,7 +1,6 @@
 package openreports
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,8 +19,6 @@ const (
 	Source = "gatehouse"
 	// auditPolicy stands for a policy in results about the audit itself.
 	auditPolicy = "gatehouse-audit"
-	// overheadBytes is what the API server adds to a report: managedFields and metadata.
-	overheadBytes = 800
 	// maxNotes bounds the results about the audit itself, of each kind.
 	maxNotes = 50
 	// maxUnread bounds the results about resources that were not read in the report of a namespace.
@@ -37,69 +34,17 @@ type Report struct {
 	Results       []v1alpha1.ReportResult
 }
 
-// size returns the bytes of a report in the store of the API server.
-func (r *Report) size() int {
-	encoded, err := json.Marshal(r)
-	if err != nil {
-		return 0 // these types can be encoded
-	}
-	return len(encoded) + overheadBytes
-}
-
-// Reports are the reports of an audit.
-type Reports struct {
-	// All are ordered by namespace; the one about the cluster is the first.
-	All []Report
-	// Bytes is their size.
-	Bytes int
-	// Results is how many results the reports have at most that lost most.
-	Results int
-	// Omitted is the number of namespaces with findings whose report does not fit.
-	Omitted int
-}
-
-// Reports returns the reports. It is called once, when the audit has ended. If the reports exceed
-// the limit of bytes, the largest ones lose half of their results until they do not, down to
-// reports with totals alone: one namespace does not take the place of others. Of reports with
-// totals alone, there are as many as fit, in the order of their namespaces.
-func (f *Findings) Reports(outcome *audit.Outcome) Reports {
+// Reports returns the reports, ordered by namespace: the one about the cluster is the first. It is called once, when the audit
+// has ended.
+func (f *Findings) Reports(outcome *audit.Outcome) []Report {
 	f.note(outcome)
-	out := Reports{Results: f.level}
-	names := slices.Sorted(maps.Keys(f.namespaces))
-	names = slices.DeleteFunc(names, func(name string) bool { return !f.hasReport(name) })
-	sizes := make([]int, len(names))
-	for i, name := range names {
-		out.All = append(out.All, f.report(name, f.level))
-		sizes[i] = out.All[i].size()
-		out.Bytes += sizes[i]
-	}
-	for out.Bytes > f.limits.Bytes {
-		largest := 0
-		for i, size := range sizes {
-			if len(out.All[i].Results) > 0 {
-				largest = max(largest, size)
-			}
-		}
-		if largest == 0 {
-			break
-		}
-		for i, name := range names {
-			n := len(out.All[i].Results)
-			if n == 0 || sizes[i] <= largest/2 {
-				continue
-			}
-			f.kept -= f.namespaces[name].trim(n / 2)
-			out.Bytes -= sizes[i]
-			out.All[i] = f.report(name, n/2)
-			sizes[i] = out.All[i].size()
-			out.Bytes += sizes[i]
-			out.Results = min(out.Results, n/2)
+	var all []Report
+	for _, name := range slices.Sorted(maps.Keys(f.namespaces)) {
+		if f.hasReport(name) {
+			all = append(all, f.report(name))
 		}
 	}
-	for last := len(names) - 1; out.Bytes > f.limits.Bytes && last >= 0 && names[last] != ""; last-- {
-		out.All, out.Bytes, out.Omitted = out.All[:last], out.Bytes-sizes[last], out.Omitted+1
-	}
-	return out
+	return all
 }
 
 // hasReport reports whether there is something to say about a namespace, or about the cluster.
@@ -114,14 +59,14 @@ func configuration(results int) v1alpha1.ReportConfiguration {
 }
 
 // report returns the report of a namespace, or of the cluster for "".
-func (f *Findings) report(namespace string, level int) Report {
+func (f *Findings) report(namespace string) Report {
 	group := f.namespaces[namespace]
 	r := Report{
 		Namespace: namespace,
 		Summary: v1alpha1.ReportSummary{
 			Fail: int(group.counts.Fail), Warn: int(group.counts.Warn + group.counts.Change), Error: int(group.counts.Error), Skip: int(group.counts.Skip),
 		},
-		Configuration: configuration(level),
+		Configuration: configuration(f.level),
 	}
 	if namespace == "" {
 		r.Configuration.Limits.StatusFilter = append(r.Configuration.Limits.StatusFilter, "skip")

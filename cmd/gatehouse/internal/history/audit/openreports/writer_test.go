@@ -90,7 +90,7 @@ func TestInstalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(reports, clusterReports)
 	one, two := w.writer(t, "gatehouse-system"), w.writer(t, "trial")
-	all := collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail)).All
+	all := collect(&audit.Outcome{}, violation("shop", "limits", "a", audit.Fail))
 	for range 2 {
 		for _, writer := range []*openreports.Writer{one, two} {
 			if _, err := writer.Write(t.Context(), all, nil); err != nil {
@@ -139,7 +139,7 @@ func TestNamespaceIsDeleted(t *testing.T) {
 			t.Parallel()
 			w := newWorld(reports, clusterReports)
 			change(w)
-			all := collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail), violation("bank", "limits", "a", audit.Fail)).All
+			all := collect(&audit.Outcome{}, violation("shop", "limits", "a", audit.Fail), violation("bank", "limits", "a", audit.Fail))
 			changes, err := w.writer(t, "gatehouse-system").Write(t.Context(), all, nil)
 			check(t, "the reports", changes, err, openreports.Changes{Written: 1})
 		})
@@ -178,7 +178,7 @@ func TestFailures(t *testing.T) {
 			t.Parallel()
 			w := newWorld(c.resources...)
 			w.Intercept = c.intercept
-			all := collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail), violation("bank", "limits", "a", audit.Fail)).All
+			all := collect(&audit.Outcome{}, violation("shop", "limits", "a", audit.Fail), violation("bank", "limits", "a", audit.Fail))
 			changes, err := w.writer(t, "gatehouse-system").Write(t.Context(), all, nil)
 			if err == nil || errors.Is(err, openreports.ErrUnserved) != c.unserved || changes != c.changes {
 				t.Errorf("%+v, %v", changes, err)
@@ -207,7 +207,7 @@ func TestFailuresOfMany(t *testing.T) {
 			t.Parallel()
 			w := newWorld(reports, clusterReports)
 			writer := w.writer(t, "gatehouse-system")
-			changes, err := writer.Write(t.Context(), collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail)).All, nil)
+			changes, err := writer.Write(t.Context(), collect(&audit.Outcome{}, violation("shop", "limits", "a", audit.Fail)), nil)
 			check(t, "the first", changes, err, openreports.Changes{Written: 1})
 			var results []audit.Result
 			for i := range 20 {
@@ -224,7 +224,7 @@ func TestFailuresOfMany(t *testing.T) {
 				}
 			})
 			before := len(w.writes())
-			changes, err = writer.Write(t.Context(), collect(defaults, &audit.Outcome{}, results...).All, nil)
+			changes, err = writer.Write(t.Context(), collect(&audit.Outcome{}, results...), nil)
 			if err == nil || len(err.Error()) > 2000 || changes.Removed != c.removals {
 				t.Errorf("%+v, %v", changes, err)
 			}
@@ -240,7 +240,7 @@ func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(reports, clusterReports)
 	writer := w.writer(t, "gatehouse-system")
-	all := collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail)).All
+	all := collect(&audit.Outcome{}, violation("shop", "limits", "a", audit.Fail))
 	changes, err := writer.Write(t.Context(), all, nil)
 	check(t, "the first", changes, err, openreports.Changes{Written: 1})
 	edited := w.Get(reports, "shop", "gatehouse-audit").DeepCopy()
@@ -273,7 +273,7 @@ func TestUnread(t *testing.T) {
 	secret.Object.Kind = "Secret"
 	pods := []audit.Coverage{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Right: "list pods"}}
 	of := func(results ...audit.Result) []openreports.Report {
-		return collect(defaults, &audit.Outcome{}, results...).All
+		return collect(&audit.Outcome{}, results...)
 	}
 	write := func(what string, all []openreports.Report, unread []audit.Coverage, want openreports.Changes) {
 		t.Helper()
