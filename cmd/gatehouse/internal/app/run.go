@@ -67,7 +67,10 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	if logouts != nil {
 		revoke = logouts.Revoke
 	}
-	current := &configuration.Active{Dir: f.Config, Log: log, Metrics: metrics, Usage: usage, Seed: maphash.MakeSeed()}
+	current := &configuration.Active{Dir: f.Config, Log: log, Metrics: metrics, Seed: maphash.MakeSeed()}
+	if usage != nil {
+		current.KnowTokens = usage.Know
+	}
 	configuration := &configuration.Reconciler{Dir: f.Config, Current: current, Cluster: lookups, Providers: providers, RefuseEmptied: f.OnEmptiedFile == EmptiedFileRefuse}
 	ofCertificates := certmetrics.New(metrics.Registry, server.HandshakeFailures())
 	client, err := f.certificateClient(access)
@@ -183,9 +186,9 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	})
 	certificates.run(background, group)
 	called.run(background, group, certificates, f.publishesBundles(), reports.elected())
-	for _, one := range usage {
+	if usage != nil {
 		group.Go(func() error {
-			one.Run(background)
+			usage.Run(background)
 			return nil
 		})
 	}
@@ -238,17 +241,14 @@ func readNamespace(c *cluster.Cluster) func(string, *clients.Client) {
 }
 
 // usage returns what records the use of access tokens in the status of custom resources.
-func (f *Options) usage(access *rest.Config, log *slog.Logger) (configuration.TokenUsage, error) {
+// It is nil without these.
+func (f *Options) usage(access *rest.Config, log *slog.Logger) (*tokens.ClusterUsage, error) {
 	if !f.CustomResources {
-		return nil, nil
+		return nil, nil //nolint:nilnil // nothing is recorded
 	}
 	access = rest.CopyConfig(access)
 	access.UserAgent = "gatehouse-tokens/" + build.Version()
-	one, err := tokens.NewClusterUsage(access, log)
-	if err != nil {
-		return nil, err
-	}
-	return configuration.TokenUsage{one}, nil
+	return tokens.NewClusterUsage(access, log)
 }
 
 // logouts returns what keeps the revocations that issuers ask for, nil without any.
@@ -261,17 +261,15 @@ func (f *Options) logouts(access *rest.Config, log *slog.Logger) (*tokens.Logout
 	return tokens.NewLogouts(access, f.BackChannelLogout, log)
 }
 
-// observer returns the observer of finished reviews. Tracer may be nil.
-func observer(metrics *telemetry.Telemetry, usage configuration.TokenUsage, tracer *tracing.Tracer) func(*review.Outcome) {
-	if len(usage) == 0 && tracer == nil {
+// observer returns the observer of finished reviews. Usage and tracer may be nil.
+func observer(metrics *telemetry.Telemetry, usage *tokens.ClusterUsage, tracer *tracing.Tracer) func(*review.Outcome) {
+	if usage == nil && tracer == nil {
 		return metrics.Review
 	}
 	return func(o *review.Outcome) {
 		metrics.Review(o)
-		if o.Decision == review.Allowed && o.Backend == string(authn.AccessTokens) {
-			for _, one := range usage {
-				one.Note(o.TokenID, o.Started)
-			}
+		if usage != nil && o.Decision == review.Allowed && o.Backend == string(authn.AccessTokens) {
+			usage.Note(o.TokenID, o.Started)
 		}
 		if tracer != nil {
 			tracer.Review(o)

@@ -3,7 +3,6 @@
 package configuration
 
 import (
-	"context"
 	"errors"
 	"hash/maphash"
 	"log/slog"
@@ -29,8 +28,8 @@ type Active struct {
 	Dir     string
 	Log     *slog.Logger
 	Metrics *telemetry.Telemetry
-	// Usage records the use of access tokens.
-	Usage TokenUsage
+	// KnowTokens, if set, gets the access tokens of each configuration that becomes the active one. It must not keep them.
+	KnowTokens func([]authn.Token)
 	// Activated, if set, gets each configuration before it is the active one, with its access tokens. It
 	// must not keep them.
 	Activated func(*config.Config)
@@ -96,8 +95,8 @@ func (u *Active) activate(of *resolve.Resolution) {
 	}
 	u.policies = policies
 	u.tokens, u.authn, u.revocations = u.accessTokensOf(c, s.Authn), s.Authn, nil
-	for _, one := range u.Usage {
-		one.Know(c.Authn.Tokens)
+	if u.KnowTokens != nil {
+		u.KnowTokens(c.Authn.Tokens)
 	}
 	u.emptied, u.filled = u.emptiedBy(c), c.Filled
 	u.Metrics.ConfigEmptiedFiles(len(u.emptied))
@@ -296,14 +295,4 @@ func countErrors(err error) (n int, first string) {
 		}
 	}
 	return n, first
-}
-
-// TokenUsage records when access tokens are used.
-type TokenUsage []interface {
-	// Know sets the existing tokens.
-	Know([]authn.Token)
-	// Note records a use. It does not wait.
-	Note(id string, at time.Time)
-	// Run stores what was recorded until the context is done.
-	Run(context.Context)
 }
