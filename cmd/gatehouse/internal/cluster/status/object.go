@@ -3,7 +3,6 @@ package status
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -40,8 +39,6 @@ type entry struct {
 
 	resourceVersion string
 	fields          fields
-	// install is another install that writes the status too, "" for none.
-	install string
 	// stale is true if the object may have changed since.
 	stale bool
 	// readFor is the version of the object that it was read for.
@@ -59,14 +56,9 @@ func (e *entry) mustRead(o *outcome) bool {
 
 // observe stores an object as it is in the cluster. A status that cannot be decoded counts
 // as none.
-func (e *entry) observe(object *unstructured.Unstructured, manager string) {
+func (e *entry) observe(object *unstructured.Unstructured) {
 	e.version, e.resourceVersion = version{object.GetUID(), object.GetGeneration()}, object.GetResourceVersion()
-	e.stale, e.fields, e.install = false, fields{}, ""
-	for _, m := range object.GetManagedFields() {
-		if install, is := strings.CutPrefix(m.Manager, managerPrefix); is && m.Manager != manager {
-			e.install = install
-		}
-	}
+	e.stale, e.fields = false, fields{}
 	status, ok := object.Object["status"].(map[string]any)
 	if !ok {
 		return

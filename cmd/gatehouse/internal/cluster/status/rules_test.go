@@ -20,7 +20,7 @@ func TestRulesByIndex(t *testing.T) {
 		object := Object{Kind: "PolicyException", Namespace: "shop", Name: "x", UID: u.GetUID(), Generation: u.GetGeneration()}
 		read := func() (status fields, rules string) {
 			var e entry
-			e.observe(w.Get(resource, "shop", "x"), "")
+			e.observe(w.Get(resource, "shop", "x"))
 			for _, rule := range e.fields.Rules {
 				rules += rule.Rule + "=" + rule.Hash + " "
 			}

@@ -103,12 +103,12 @@ func New(cfg Config) (*Controller, error) {
 		problems: problemlog.New(cfg.Log, "status"),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_status_writes_total",
-			Help: "Writes of the status of custom resources by outcome (written, conflict, contested, failed).",
+			Help: "Writes of the status of custom resources by outcome (written, conflict, failed).",
 		}, []string{"outcome"}),
 		reported: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 	}
 	// A rate needs the zero that it begins with.
-	for _, r := range []result{written, conflict, contested, failed} {
+	for _, r := range []result{written, conflict, failed} {
 		c.writes.WithLabelValues(string(r))
 	}
 	return c, nil

@@ -96,7 +96,7 @@ func (w *world) status(t *testing.T, o Object) fields {
 		t.Fatalf("there is no %s %s", o.Kind, o.Name)
 	}
 	var e entry
-	e.observe(found, "")
+	e.observe(found)
 	return e.fields
 }
 

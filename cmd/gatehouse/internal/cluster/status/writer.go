@@ -39,9 +39,7 @@ const (
 	written result = "written"
 	// conflict is an object that changed in between; it is reconciled again.
 	conflict result = "conflict"
-	// contested is a status that another install writes too.
-	contested result = "contested"
-	failed    result = "failed"
+	failed   result = "failed"
 )
 
 var errNoStatus = errors.New("the kind has no subresource status")
@@ -57,8 +55,6 @@ type writer struct {
 	// outdated are the kinds with an outdated definition, as of compared.
 	outdated map[string]string
 	compared time.Time
-	// installs are those that a conflict with was reported of.
-	installs map[string]bool
 	next     time.Time
 }
 
@@ -67,7 +63,7 @@ type writer struct {
 func (c *Controller) Lead(ctx context.Context) {
 	w := &writer{
 		c: c, retries: map[string]attempt{}, replicas: map[string]*replica{},
-		listed: map[string]time.Time{}, known: map[key]*entry{}, installs: map[string]bool{}, outdated: map[string]string{},
+		listed: map[string]time.Time{}, known: map[key]*entry{}, outdated: map[string]string{},
 	}
 	for ctx.Err() == nil {
 		w.next = time.Now().Add(pollPause)
@@ -188,7 +184,7 @@ func (w *writer) list(ctx context.Context, v *view, kind string) bool {
 		if object, ok := item.(*unstructured.Unstructured); ok {
 			if k := (key{kind, object.GetNamespace(), object.GetName()}); v.byKey[k] != nil {
 				found[k] = true
-				w.entry(k).observe(object, w.c.manager)
+				w.entry(k).observe(object)
 			}
 		}
 		return nil
@@ -226,11 +222,7 @@ func (w *writer) update(ctx context.Context, v *view, o *outcome) {
 	if f.isWritten(&e.fields) {
 		return
 	}
-	w.reportInstall(o, e)
 	outcome := written
-	if e.install != "" {
-		outcome = contested
-	}
 	what := "write the status of " + resourceOf(o.Kind)
 	object, err := w.apply(ctx, o, e, f)
 	class := apierr.Classify(err)
@@ -244,7 +236,7 @@ func (w *writer) update(ctx context.Context, v *view, o *outcome) {
 	switch class { //nolint:exhaustive // the others are failures
 	case apierr.None:
 		before := e.fields
-		e.observe(object, w.c.manager)
+		e.observe(object)
 		w.recover(o.Kind, what)
 		delete(w.retries, idOf(k))
 		w.announce(o, &before, f)
@@ -268,7 +260,7 @@ func (w *writer) read(ctx context.Context, o *outcome, e *entry) bool {
 	switch {
 	case err == nil:
 		w.c.problems.Recover(what)
-		e.observe(object, w.c.manager)
+		e.observe(object)
 		e.readFor = versionOf(o)
 	case apierr.Classify(err) == apierr.NotFound:
 		*e = entry{readFor: versionOf(o)} // a report will say that it was removed
@@ -276,19 +268,6 @@ func (w *writer) read(ctx context.Context, o *outcome, e *entry) bool {
 		w.failed(ctx, o.Kind, what, err)
 	}
 	return err == nil
-}
-
-// reportInstall reports, once, another install that writes the status too. Each overwrites the other's status
-// when it lists the objects: every ten minutes, and after a change.
-func (w *writer) reportInstall(o *outcome, e *entry) {
-	if e.install == "" || w.installs[e.install] {
-		return
-	}
-	w.installs[e.install] = true
-	text := fmt.Sprintf("the status was written by another install of Gatehouse, namespace/name %.200q", e.install)
-	const hint = "if it still runs in this cluster, remove one of the two: each overwrites the status of the other"
-	w.c.cfg.Log.Warn("status", "error", text, "object", o.Kind+" "+o.Name, "hint", hint)
-	w.c.cfg.Record(reference(o), true, "StatusContested", text+" (hint: "+hint+")")
 }
 
 // announce writes Events about what has changed with a write.
