@@ -37,9 +37,8 @@ type Config struct {
 	// Files is the number of files read, and Documents that of the documents in them,
 	// tests left out.
 	Files, Documents int
-	// Empty are the files without such a document, and Filled those with one.
-	Empty  []string
-	Filled FileSet
+	// Empty are the files without such a document, and Filled those with one. Both are sorted.
+	Empty, Filled []string
 	// Unread is the part of the directory that may hold documents that this Config lacks.
 	Unread Unread
 	// Sidecar, Policy and Authn are the specs of the endpoints. The context

@@ -61,7 +61,6 @@ func newDecoder(t *tree) *decoder {
 // files reads the documents of all files, and notes which files hold any, and which
 // may hold more than was read.
 func (d *decoder) files() {
-	var filled []string
 	c := d.config
 	for _, f := range d.tree.files {
 		documents, found := d.documents-d.tests, len(d.found)
@@ -70,7 +69,7 @@ func (d *decoder) files() {
 		case len(d.found) > found:
 			c.Unread.Paths = append(c.Unread.Paths, f.path)
 		case d.documents-d.tests > documents:
-			filled = append(filled, f.path)
+			c.Filled = append(c.Filled, f.path)
 		default:
 			c.Empty = append(c.Empty, f.path)
 		}
@@ -78,7 +77,7 @@ func (d *decoder) files() {
 	if d.parser.budget < 0 || d.documents > d.tree.limits.documents {
 		c.Unread.All = true // files behind the one that met the limit were not decoded
 	}
-	c.Documents, c.Filled = d.documents-d.tests, NewFileSet(filled)
+	c.Documents = d.documents - d.tests
 }
 
 // file reads the documents of a file.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"hash/fnv"
 	"slices"
 	"strings"
 )
@@ -20,30 +19,4 @@ type Unread struct {
 // was read completely or is gone.
 func (u *Unread) MayHold(file string) bool {
 	return u.All || slices.ContainsFunc(u.Paths, func(path string) bool { return file == path || strings.HasPrefix(file, path+"/") })
-}
-
-// FileSet is a set of files. It keeps hashes instead of paths, because there may be a
-// hundred thousand. It is sorted.
-type FileSet []uint64
-
-// NewFileSet returns the set of the files.
-func NewFileSet(files []string) FileSet {
-	set := make(FileSet, len(files))
-	for i, file := range files {
-		set[i] = hashOf(file)
-	}
-	slices.Sort(set)
-	return set
-}
-
-// Has reports whether the file is in the set.
-func (s FileSet) Has(file string) bool {
-	_, found := slices.BinarySearch(s, hashOf(file))
-	return found
-}
-
-func hashOf(file string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(file)) // it never fails
-	return h.Sum64()
 }

@@ -49,8 +49,7 @@ type Active struct {
 	policies int
 	// filled are the files with documents, and emptied those that have lost all documents
 	// that they had in an earlier configuration.
-	filled  config.FileSet
-	emptied []string
+	filled, emptied []string
 	// tokens are its access tokens, authn is the Set with all of them, and revocations are
 	// those of later configurations.
 	tokens      []accessToken
@@ -252,7 +251,7 @@ func (u *Active) warn(write func(string, ...any), message string, err error) {
 func (u *Active) emptiedBy(c *config.Config) []string {
 	var emptied []string
 	for _, file := range c.Empty {
-		if u.filled.Has(file) || slices.Contains(u.emptied, file) {
+		if _, had := slices.BinarySearch(u.filled, file); had || slices.Contains(u.emptied, file) {
 			emptied = append(emptied, file)
 		}
 	}
