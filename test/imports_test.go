@@ -49,9 +49,9 @@ var layers = []rule{
 	},
 	{
 		from:    []string{"webhooks"},
-		except:  []string{"webhooks/review", "webhooks/authn/ldapconfig", "webhooks/authn/groupsource", "webhooks/sidecar/meaning"},
+		except:  []string{"webhooks/review", "webhooks/authn/ldapconfig", "webhooks/authn/groupsource", "webhooks/sidecar/merge"},
 		imports: []string{"net"},
-		reason:  "of all packages here, webhooks/review alone knows the network; ldapconfig and groupsource parse URLs, and meaning addresses",
+		reason:  "of all packages here, webhooks/review alone knows the network; ldapconfig and groupsource parse URLs, and merge addresses",
 	},
 	{
 		from:    []string{"webhooks"},
@@ -227,7 +227,7 @@ var layers = []rule{
 	{
 		from:    []string{"webhooks/sidecar/podtext", "webhooks/sidecar/merge"},
 		tests:   true,
-		imports: []string{"/webhooks/sidecar/podtext", "/webhooks/sidecar/merge", "/webhooks/sidecar/status", "/webhooks/sidecar/podcheck", "/webhooks/sidecar/profile", "/webhooks/sidecar/inject", "/webhooks/sidecar/template"},
+		imports: []string{"/webhooks/sidecar/podtext", "/webhooks/sidecar/status", "/webhooks/sidecar/podcheck", "/webhooks/sidecar/profile", "/webhooks/sidecar/inject", "/webhooks/sidecar/template"},
 		reason:  "reading a pod and merging into it know nothing of profiles",
 	},
 	{

@@ -26,8 +26,6 @@ const (
 	spec
 	// app is what is added to the pod's own containers.
 	app
-	// named is what is added to the container app alone.
-	named
 	labels
 	annotations
 	// sharing are fields of a native sidecar that shares the mounts of the pod's own containers.
@@ -58,8 +56,6 @@ func (p part) profile(text string) string {
 	case app:
 		template = "{spec: {volumes: [{name: scratch, emptyDir: {}}, {name: block, persistentVolumeClaim: {claimName: block}}]}}"
 		appContainers = fmt.Sprintf("[{template: {%s}}]", text)
-	case named:
-		appContainers = fmt.Sprintf("[{names: [app], template: {%s}}]", text)
 	case sharing:
 		template = side("initContainers", "restartPolicy: Always, ")
 		share = "[{container: side, volumeMounts: true}]"

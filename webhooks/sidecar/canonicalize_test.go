@@ -165,51 +165,6 @@ func TestRepeatedElements(t *testing.T) {
 	}
 }
 
-// TestVolumesWithDefaults: the pod that comes back has what the API server has
-// put into the profile's volumes.
-func TestVolumesWithDefaults(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct{ volume, comesBack string }{
-		"image":               {`{image: {reference: "example/agent:1"}}`, `{"image":{"reference":"example/agent:1","pullPolicy":"IfNotPresent"}}`},
-		"latest image":        {`{image: {reference: "example:5000/agent"}}`, `{"image":{"reference":"example:5000/agent","pullPolicy":"Always"}}`},
-		"image with a digest": {`{image: {reference: "a@sha256:0"}}`, `{"image":{"reference":"a@sha256:0","pullPolicy":"IfNotPresent"}}`},
-		"ephemeral": {
-			`{ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}`,
-			`{"ephemeral":{"volumeClaimTemplate":{"metadata":{},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},"volumeMode":"Filesystem"}}}}`,
-		},
-		"azureDisk": {
-			`{azureDisk: {diskName: a, diskURI: "https://example.com/a"}}`,
-			`{"azureDisk":{"diskName":"a","diskURI":"https://example.com/a","cachingMode":"ReadWrite","fsType":"ext4","readOnly":false,"kind":"Shared"}}`,
-		},
-		"iscsi":   {`{iscsi: {targetPortal: a, iqn: "iqn.2001-04.com.example:a", lun: 0}}`, `{"iscsi":{"targetPortal":"a","iqn":"iqn.2001-04.com.example:a","lun":0,"iscsiInterface":"default"}}`},
-		"rbd":     {`{rbd: {monitors: [a], image: a}}`, `{"rbd":{"monitors":["a"],"image":"a","pool":"rbd","user":"admin","keyring":"/etc/ceph/keyring"}}`},
-		"scaleIO": {`{scaleIO: {gateway: a, system: a, volumeName: a, secretRef: {name: a}}}`, `{"scaleIO":{"gateway":"a","system":"a","volumeName":"a","secretRef":{"name":"a"},"storageMode":"ThinProvisioned","fsType":"xfs"}}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			volume := strings.Replace(tc.volume, "{", "{name: agent, ", 1)
-			comesBack := strings.Replace(tc.comesBack, "{", `{"name":"agent",`, 1)
-			mounts := optOut("a", "template: {spec: {volumes: ["+volume+"]}}\nappContainers: [{template: {env: [{name: A}]}}]")
-			alone := optOut("a", "template: {spec: {volumes: ["+volume+"]}}")
-			for _, text := range []string{mounts, alone} {
-				set := compile(t, text)
-				_, patched := inject(t, set, "spec: {containers: [{name: app}]}")
-				pod := asObject(treeOf(t, []byte(patched)))
-				asObject(pod["spec"])["volumes"] = []any{treeOf(t, []byte(comesBack))}
-				second := set.Decide(t.Context(), sidecar.ForPod("shop", asJSON(t, pod)))
-				if second.Patches != nil || said(&second) != "" || !second.Again {
-					t.Errorf("the second call does %v and says %s", second.Patches, said(&second))
-				}
-				// The pod's author may have declared the same.
-				own := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(`{"spec":{"containers":[{"name":"app"}],"volumes":[`+comesBack+`]}}`)))
-				if len(own.Refusals) > 0 || own.Err != nil {
-					t.Errorf("an equal volume of the pod's own: %s", said(&own))
-				}
-			}
-		})
-	}
-}
-
 // TestVolumeOfOursThatOthersHaveChanged: beside something that the profile has
 // added, a volume of its name is the profile's whatever has become of it.
 func TestVolumeOfOursThatOthersHaveChanged(t *testing.T) {

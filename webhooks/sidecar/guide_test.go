@@ -315,36 +315,6 @@ spec:
 	}
 }
 
-// TestGuideLinks follows the links of the guide to its own sections and to files.
-func TestGuideLinks(t *testing.T) {
-	t.Parallel()
-	text := read(t, guide)
-	sections := map[string]bool{}
-	for line := range strings.Lines(text) {
-		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
-			anchor := strings.ToLower(strings.TrimSpace(title))
-			sections["#"+strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(anchor)] = true
-		}
-	}
-	links := 0
-	for _, rest := range strings.Split(text, "](")[1:] {
-		link, _, _ := strings.Cut(rest, ")")
-		links++
-		if strings.HasPrefix(link, "#") {
-			if !sections[link] {
-				t.Errorf("there is no section %s", link)
-			}
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(filepath.Dir(guide), link)); err != nil {
-			t.Errorf("%s: %v", link, err)
-		}
-	}
-	if links == 0 {
-		t.Error("the guide has no links")
-	}
-}
-
 // guidePod returns the text of a pod with these metadata and spec, and a label app if there are no other labels.
 func guidePod(t *testing.T, metadata, spec string) string {
 	t.Helper()

@@ -158,8 +158,3 @@ func asJSON(t testing.TB, v any) []byte {
 	}
 	return text
 }
-
-func asObject(v any) map[string]any {
-	m, _ := v.(map[string]any)
-	return m
-}

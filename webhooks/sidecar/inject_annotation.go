@@ -55,7 +55,7 @@ func (s *Set) parseInject(text string) (injectValue, *invalidValue) {
 		case !known:
 			return injectValue{}, &invalidValue{
 				message: podtext.Quote(rest) + " is not the name of a sidecar profile: " + accepted,
-				hint:    cmp.Or(switchHint(rest), diagnostic.DidYouMean(rest, append(s.profileNames(), "true", "false")...)),
+				hint:    cmp.Or(switchHint(rest), diagnostic.DidYouMean(rest, append(s.Profiles(), "true", "false")...)),
 			}
 		case minus:
 			w.declined = append(w.declined, rest)
@@ -69,14 +69,6 @@ func (s *Set) parseInject(text string) (injectValue, *invalidValue) {
 		}
 	}
 	return w, nil
-}
-
-func (s *Set) profileNames() []string {
-	names := make([]string, len(s.profiles), len(s.profiles)+2)
-	for i, p := range s.profiles {
-		names[i] = p.Name
-	}
-	return names
 }
 
 // switchHint returns a hint for the words by which YAML and other injectors switch on and off.

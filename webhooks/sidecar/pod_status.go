@@ -31,10 +31,8 @@ func (s *Set) Profiles() []string {
 
 // Revision returns the revision of a profile: that of all pods, and "" if it depends on the pod or there is no such profile.
 func (s *Set) Revision(name string) string {
-	for _, p := range s.profiles {
-		if p.Name == name {
-			return p.FixedRevision()
-		}
+	if i, known := s.byName[name]; known {
+		return s.profiles[i].FixedRevision()
 	}
 	return ""
 }

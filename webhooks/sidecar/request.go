@@ -203,7 +203,7 @@ func (s *Set) withoutEffect(name string, hinted bool) (because, hint string) {
 	switch {
 	case !known:
 		if hinted {
-			if near, ok := diagnostic.Nearest(profile, s.profileNames()...); ok {
+			if near, ok := diagnostic.Nearest(profile, s.Profiles()...); ok {
 				hint = fmt.Sprintf(" (hint: did you mean %q?)", near)
 			}
 		}

@@ -74,11 +74,7 @@ func (inj *injection) addToApp() error {
 					continue
 				}
 				at := merge.Path{}.Member("spec").Member(l.String()).Element(k-inj.now.Pod.Lists[l].From, merge.NameKey(name))
-				template, err := inj.withoutTakenHostPorts(l, it, inj.withoutAppArmor(name, inj.in.Rendered.App[i]))
-				if err != nil {
-					return err
-				}
-				if err := inj.addTo(at, it.Text, template); err != nil {
+				if err := inj.addTo(at, it.Text, inj.withoutAppArmor(name, inj.in.Rendered.App[i])); err != nil {
 					return err
 				}
 			}

@@ -1,10 +1,8 @@
 package inject
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
@@ -88,59 +86,4 @@ func (inj *injection) dropPort(l podtext.List, i, which int) error {
 	var err error
 	f.raw, err = merge.SetMember(container, container, "ports", string(left))
 	return err
-}
-
-// withoutTakenHostPorts returns what is added to one of the pod's own containers without the
-// ports of the node that another port of the pod has already.
-func (inj *injection) withoutTakenHostPorts(l podtext.List, it *podtext.Element, template rawjson.Value) (rawjson.Value, error) {
-	ports := template.Get("ports")
-	var failed error
-	left := merge.FilterElements(ports, func(_ int, element rawjson.Value) bool {
-		port, err := podtext.ReadPort(element)
-		if err != nil {
-			failed = cmp.Or(failed, fmt.Errorf("appContainers: %w", err))
-			return true
-		}
-		path, err := inj.findHostPort(&port, element, l, it)
-		failed = cmp.Or(failed, err)
-		return path == "" || !inj.conflict(path, "change the port, or "+inj.in.Profile.DeclineHint(),
-			fmt.Sprintf("%s is also added by sidecar profile %q to container %q", port.Describe("hostPort"), inj.in.Profile.Name, it.Name.Text()))
-	})
-	switch left.Len() {
-	case ports.Len():
-		return template, failed
-	case 0:
-		return merge.RemoveMembers(template, "ports"), failed
-	default:
-		template, err := merge.SetMember(template, template, "ports", string(left))
-		return template, cmp.Or(failed, err)
-	}
-}
-
-// findHostPort returns the path of a port of the pod with which one of the node that
-// is added to a container clashes, or nothing. A plain init container has ended
-// before containers start.
-func (inj *injection) findHostPort(port *podtext.Port, element rawjson.Value, to podtext.List, of *podtext.Element) (string, error) {
-	if port.HostPort == 0 {
-		return "", nil
-	}
-	key := merge.ContainerRules.Field("ports").Key(element)
-	for l, other := range inj.now.Pod.Containers() {
-		if l != to && (l == podtext.InitContainers && !other.IsNative || to == podtext.InitContainers && !of.IsNative) {
-			continue
-		}
-		for k, theirs := range other.Ports.Elements() {
-			if other == of && merge.ContainerRules.Field("ports").Key(theirs) == key {
-				continue // It is the same port.
-			}
-			declared, err := podtext.ReadPort(theirs)
-			if err != nil {
-				return "", fmt.Errorf("container %q: ports[%d]: %w", other.Name.Text(), k, err)
-			}
-			if port.HostPort == declared.HostPort && port.ConflictsOver(&declared) == "hostPort" {
-				return "spec." + l.String() + "[" + strconv.Itoa(inj.now.Pod.Find(l, other.Name.Text())) + "].ports[" + strconv.Itoa(k) + "].hostPort", nil
-			}
-		}
-	}
-	return "", nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/defaults"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
@@ -208,7 +207,7 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 	var expanded []string
 	if g.share.VolumeMounts {
 		for _, mount := range it.Text.Get("volumeMounts").Elements() {
-			if meaning.Path(mount.Get("mountPath").Text()) == defaults.TokenMount {
+			if merge.CleanPath(mount.Get("mountPath").Text()) == defaults.TokenMount {
 				continue
 			}
 			expanded = append(expanded, variableNames(mount.Get("subPathExpr").Text())...)
@@ -264,7 +263,7 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 // collectMount adds a mount or device. Two containers that have something else at one
 // path are a conflict.
 func (inj *injection) collectMount(g *sharedSettings, u *keyedList, key string, value rawjson.Value) {
-	path := meaning.Path(value.Get(key).Text())
+	path := merge.CleanPath(value.Get(key).Text())
 	if other := u.add(path, value); other != nil && !merge.Equal(merge.RemoveMembers(other, key), merge.RemoveMembers(value, key)) {
 		inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the application containers have different mounts at %s, which sidecar profile %q shares with container %q",
 			podtext.Quote(path), inj.in.Profile.Name, g.share.Container))

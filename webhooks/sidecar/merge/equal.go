@@ -2,6 +2,8 @@ package merge
 
 import (
 	"encoding/json"
+	"net/netip"
+	"path"
 	"reflect"
 	"strconv"
 	"strings"
@@ -26,18 +28,21 @@ func Equal(a, b rawjson.Value) bool {
 	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
 }
 
-func findElement(list rawjson.Value, r *Rule, value rawjson.Value) (int, rawjson.Value) {
-	plain := r.IsSet && r.clean == nil
-	meaning := ""
-	if !plain {
-		meaning = r.meaning(value)
+// CleanPath returns the one way in which a path of a container or node is written. For the kernel "/logs/" and "/./logs" are the
+// directory "/logs"; the API server compares their texts.
+func CleanPath(text string) string {
+	if text == "" {
+		return ""
 	}
-	for i, element := range list.Elements() {
-		if plain && Equal(element, value) || !plain && r.meaning(element) == meaning {
-			return i, element
-		}
+	return path.Clean(text)
+}
+
+// CleanAddress returns the one way in which an IP address is written. What is none stays as it is.
+func CleanAddress(text string) string {
+	if ip, err := netip.ParseAddr(text); err == nil {
+		return ip.Unmap().String()
 	}
-	return -1, nil
+	return text
 }
 
 // Describe returns a value for a message. Only strings, numbers and booleans are shown: an
@@ -72,44 +77,24 @@ func Canonical(v rawjson.Value) string {
 	return string(text)
 }
 
-// elementFinder finds elements of a list by the meaning of their keys. Where many are looked for among
-// many, it looks at each once.
-type elementFinder struct {
-	list rawjson.Value
-	rule *Rule
-	at   map[string]indexedElement // nil if there are few
-}
+// elementIndex finds elements of a list by their meaning.
+type elementIndex map[string]indexedElement
 
 type indexedElement struct {
 	index   int
 	element rawjson.Value
 }
 
-func newElementFinder(list rawjson.Value, r *Rule, wanted rawjson.Value) elementFinder {
-	const few = 16
-	f := elementFinder{list: list, rule: r}
-	if r.IsSet || wanted.Len() <= few || list.Len() <= few {
-		return f
-	}
-	f.at = make(map[string]indexedElement)
+// newElementIndex returns an index of the first element of each meaning.
+func newElementIndex(list rawjson.Value, r *Rule) elementIndex {
+	x := make(elementIndex, list.Len())
 	for i, element := range list.Elements() {
 		key := r.meaning(element)
-		if _, twice := f.at[key]; !twice {
-			f.at[key] = indexedElement{i, element}
+		if _, twice := x[key]; !twice {
+			x[key] = indexedElement{i, element}
 		}
 	}
-	return f
-}
-
-// find returns the first element with the key of another one, or -1.
-func (f *elementFinder) find(value rawjson.Value) (int, rawjson.Value) {
-	if f.at != nil {
-		if k, there := f.at[f.rule.meaning(value)]; there {
-			return k.index, k.element
-		}
-		return -1, nil
-	}
-	return findElement(f.list, f.rule, value)
+	return x
 }
 
 // ReadQuantity reads a quantity, which may be a string or a number. It returns false for

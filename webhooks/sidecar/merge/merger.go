@@ -13,7 +13,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
 )
 
 // Merger merges what one profile says into a pod.
@@ -142,7 +141,7 @@ func (m *Merger) withoutUsedPaths(at Path, other, value rawjson.Value) rawjson.V
 		return value
 	}
 	path := func(v rawjson.Value) string {
-		return meaning.Path(v.Get("mountPath").Text() + v.Get("devicePath").Text())
+		return CleanPath(v.Get("mountPath").Text() + v.Get("devicePath").Text())
 	}
 	taken := make(map[string]bool)
 	for _, theirs := range other.Elements() {
@@ -182,10 +181,13 @@ func orNull(v rawjson.Value) rawjson.Value {
 // list merges the elements of a list of the template into one of the pod.
 func (m *Merger) list(at Path, own, template rawjson.Value, r *Rule) error {
 	count := own.Len()
-	there := newElementFinder(own, r, template)
+	there := newElementIndex(own, r)
 	for _, value := range template.Elements() {
 		key := r.Key(value)
-		index, element := there.find(value)
+		index, element := -1, rawjson.Value(nil)
+		if found, ok := there[r.meaning(value)]; ok {
+			index, element = found.index, found.element
+		}
 		if index >= 0 && r.clean != nil {
 			key = r.Key(element) // by which it is found again
 		}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
 )
 
 // The merge rules. What a template says about a field of a pod is put there if
@@ -77,13 +76,13 @@ var (
 		"enableServiceLinks":            {apiDefault: `true`},
 		"imagePullSecrets":              {mapKeys: []string{"name"}},
 		"tolerations":                   listSet,
-		"hostAliases":                   {mapKeys: []string{"ip"}, clean: meaning.Address, Fields: map[string]*Rule{"hostnames": listSet}},
+		"hostAliases":                   {mapKeys: []string{"ip"}, clean: CleanAddress, Fields: map[string]*Rule{"hostnames": listSet}},
 		"readinessGates":                {mapKeys: []string{"conditionType"}},
 		"schedulingGates":               {mapKeys: []string{"name"}},
 		"resourceClaims":                {mapKeys: []string{"name"}, IsAtomic: true},
 		"topologySpreadConstraints":     {mapKeys: []string{"topologyKey", "whenUnsatisfiable=DoNotSchedule"}, IsAtomic: true},
 		"dnsConfig": {Fields: map[string]*Rule{
-			"nameservers": {IsSet: true, maxItems: 3, clean: meaning.Address}, "searches": {IsSet: true, maxItems: 32}, "options": {mapKeys: []string{"name"}, IsAtomic: true},
+			"nameservers": {IsSet: true, maxItems: 3, clean: CleanAddress}, "searches": {IsSet: true, maxItems: 32}, "options": {mapKeys: []string{"name"}, IsAtomic: true},
 		}},
 		"overhead":  {values: quantity},
 		"resources": {Fields: map[string]*Rule{"requests": {values: quantity}, "limits": {values: quantity}}},
@@ -106,8 +105,8 @@ var (
 		"env":                      {mapKeys: []string{"name"}, IsAtomic: true},
 		"envFrom":                  listSet,
 		"ports":                    {mapKeys: []string{"containerPort", "protocol=TCP"}, IsAtomic: true, unique: "name"},
-		"volumeMounts":             {mapKeys: []string{"mountPath"}, clean: meaning.Path, IsAtomic: true, disjointFrom: "volumeDevices"},
-		"volumeDevices":            {mapKeys: []string{"devicePath"}, clean: meaning.Path, IsAtomic: true, disjointFrom: "volumeMounts"},
+		"volumeMounts":             {mapKeys: []string{"mountPath"}, clean: CleanPath, IsAtomic: true, disjointFrom: "volumeDevices"},
+		"volumeDevices":            {mapKeys: []string{"devicePath"}, clean: CleanPath, IsAtomic: true, disjointFrom: "volumeMounts"},
 		"resizePolicy":             {mapKeys: []string{"resourceName"}, IsAtomic: true},
 		"resources": {Fields: map[string]*Rule{
 			"claims": {mapKeys: []string{"name"}, IsAtomic: true}, "requests": {pair: "limits", values: quantity}, "limits": {pair: "requests", values: quantity},

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
@@ -52,18 +52,17 @@ func (c *Checker) Container(at string, sort Sort, container *corev1.Container) {
 	c.parts(at, fmt.Sprintf("container %q", container.Name), container, ports)
 }
 
-// Addition checks what is added to containers of pods: to those of these names, or to
-// all if there are none. It refuses fields that no number of them can have, or that would
-// make another sort of container of them.
-func (c *Checker) Addition(at string, names []string, init bool, container *corev1.Container) {
+// Addition checks what is added to containers of pods. It refuses fields that would
+// make another sort of container of them, and ports of the node.
+func (c *Checker) Addition(at string, init bool, container *corev1.Container) {
 	for field, isSet := range map[string]bool{"restartPolicy": container.RestartPolicy != nil, "restartPolicyRules": len(container.RestartPolicyRules) > 0} {
 		if isSet {
 			c.error(at+"."+field, "", "a profile cannot set the restart policy of application containers")
 		}
 	}
 	for i := range container.Ports {
-		if container.Ports[i].HostPort != 0 && len(names) != 1 {
-			c.error(Indexed(at+".ports", i)+".hostPort", "list exactly one container in names", "only one container of a pod can have a hostPort, and this entry can match several")
+		if path := Indexed(at+".ports", i) + ".hostPort"; container.Ports[i].HostPort != 0 || c.placeholder(path) {
+			c.error(path, "", "a profile cannot give application containers a port of the node")
 		}
 	}
 	if init {
@@ -281,7 +280,7 @@ func (c *Checker) mounts(at, owner string, container *corev1.Container) {
 	for i := range container.VolumeMounts {
 		m, path := &container.VolumeMounts[i], Indexed(at+".volumeMounts", i)
 		c.declaredVolume(path+".name", m.Name)
-		directory := meaning.Path(m.MountPath)
+		directory := merge.CleanPath(m.MountPath)
 		switch other, twice := mounted[directory]; {
 		case m.MountPath == "":
 			c.error(path+".mountPath", "", "a path is required")
@@ -309,7 +308,7 @@ func (c *Checker) devices(at string, container *corev1.Container) {
 			c.error(path+".name", "", "%q is not a persistentVolumeClaim, and cannot be a device", d.Name)
 		}
 		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
-			return meaning.Path(m.MountPath) == meaning.Path(d.DevicePath)
+			return merge.CleanPath(m.MountPath) == merge.CleanPath(d.DevicePath)
 		}) {
 			c.error(path+".devicePath", "", "%q is also the path of a mount", d.DevicePath)
 		}

@@ -2,7 +2,6 @@ package podtext
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -49,27 +48,6 @@ func TestReadAgain(t *testing.T) {
 	sc.Clear()
 	if got := cap(sc.Pod.Elements); got > maxKeptElements {
 		t.Errorf("room for %d items is kept", got)
-	}
-}
-
-// TestDuplicateMembers: an object that is read has no member twice, however it is written and
-// however many there are.
-func TestDuplicateMembers(t *testing.T) {
-	t.Parallel()
-	var b strings.Builder
-	for i := range 3 * fewMembers {
-		fmt.Fprintf(&b, `"k%d":"",`, i)
-	}
-	many := b.String()
-	for labels, want := range map[string]string{
-		`"a":"1","b":"1"`: "", `"a":"1","\u0061":"2"`: "a", many + `"z":""`: "", many + `"k3":""`: "k3", many + `"k90":""`: "k90",
-	} {
-		var sc Buffer
-		err := sc.Pod.Parse(&sc.Reader, []byte(`{"metadata":{"labels":{`+labels+`}}}`))
-		dup, _ := errors.AsType[*rawjson.DuplicateKeyError](err)
-		if (dup != nil) != (want != "") || dup != nil && dup.Key != want {
-			t.Errorf("%s: %v, want %q", labels, err, want)
-		}
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 )
 
 // Port is a port and the container that declares it.
@@ -25,7 +25,7 @@ type Port struct {
 // NewPort returns a port of a container.
 func NewPort(p *corev1.ContainerPort, container string) Port {
 	return Port{
-		ContainerPort: p.ContainerPort, HostPort: p.HostPort, hostIP: meaning.Address(p.HostIP), protocol: p.Protocol, Container: container,
+		ContainerPort: p.ContainerPort, HostPort: p.HostPort, hostIP: merge.CleanAddress(p.HostIP), protocol: p.Protocol, Container: container,
 	}
 }
 
@@ -148,7 +148,7 @@ func ReadPort(v rawjson.Value) (Port, error) {
 		case name.Is("hostPort"):
 			port.HostPort = portNumber(value)
 		case name.Is("hostIP"):
-			port.hostIP = meaning.Address(value.Text())
+			port.hostIP = merge.CleanAddress(value.Text())
 		case name.Is("protocol") && !value.Is(string(corev1.ProtocolTCP)): // the default
 			port.protocol = corev1.Protocol(value.Text())
 		}

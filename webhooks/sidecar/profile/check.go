@@ -268,7 +268,7 @@ func (c *compiler) checkAddition(at string, a *Addition, container *corev1.Conta
 			c.error(fmt.Sprintf("%s.names[%d]", at, i), "", "%q is also in except", name)
 		}
 	}
-	c.check.Addition(at+".template", a.Names, a.InitContainers, container)
+	c.check.Addition(at+".template", a.InitContainers, container)
 }
 
 // checkShare checks a share. The known names are suggested for one that is not.

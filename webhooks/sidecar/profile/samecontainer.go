@@ -8,7 +8,6 @@ import (
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/defaults"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 )
 
@@ -35,7 +34,7 @@ func EqualContainer(template, text rawjson.Value, hostNetwork bool) bool {
 	}
 	for _, c := range [...]*corev1.Container{&ours, &own} {
 		defaults.ContainerOfPod(c, hostNetwork)
-		c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return meaning.Path(m.MountPath) == defaults.TokenMount })
+		c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return merge.CleanPath(m.MountPath) == defaults.TokenMount })
 	}
 	return volumeEquality.DeepEqual(&ours, &own)
 }

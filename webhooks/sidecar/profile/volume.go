@@ -9,7 +9,7 @@ import (
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/defaults"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 )
 
 // volumeEquality compares volumes as equality.Semantic does, but a quantity with a huge
@@ -45,6 +45,6 @@ func EqualVolume(template *corev1.Volume, text rawjson.Value) bool {
 func defaultVolume(v *corev1.Volume) {
 	defaults.Volume(v)
 	if v.HostPath != nil {
-		v.HostPath.Path = meaning.Path(v.HostPath.Path)
+		v.HostPath.Path = merge.CleanPath(v.HostPath.Path)
 	}
 }

@@ -30,7 +30,7 @@ func TestCondition(t *testing.T) {
 		"presets":            {expression: `presets.mesh["address"].contains("mesh")`, want: true},
 		"absent field":       {expression: `has(pod.spec.hostPID) && pod.spec.hostPID`},
 		"one true is enough": {expression: `pod.spec.hostPID || true`, want: true},
-		"an error":           {expression: `pod.spec.hostPID`, err: `the profile's spec.match.matchConditions[0].expression: "pod.spec.hostPID" fails: no such key: hostPID (hint: write pod.spec.?hostPID.orValue(false))`},
+		"an error":           {expression: `pod.spec.hostPID`, err: `the profile's spec.match.matchConditions[0].expression: "pod.spec.hostPID" fails: no such key: hostPID (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`},
 		"constant":           {expression: `true`, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {

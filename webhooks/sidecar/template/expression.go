@@ -37,8 +37,6 @@ type expression struct {
 	quantities bool
 	// names are the variables that the expression names.
 	names []string
-	// selections are what the expression needs of them.
-	selections []selection
 }
 
 func (e *expression) uses(variable string) bool { return slices.Contains(e.names, variable) }
@@ -138,7 +136,6 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 		r.errorf(path, "", "%q costs at least %d: at most %d is allowed", excerpt(text), cost.Min, celconfig.PerCallLimit)
 		return nil
 	}
-	e.selections = selections(checked.NativeRep())
 	options := []cel.ProgramOption{cel.InterruptCheckFrequency(celconfig.CheckFrequency), cel.CostLimit(celconfig.PerCallLimit)}
 	if s.environment.option != nil {
 		options = append(options, s.environment.option(env))

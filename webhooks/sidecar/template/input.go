@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
@@ -214,7 +215,9 @@ func (e *expression) eval(path string, in *Input) (ref.Val, error) {
 			return nil, fmt.Errorf("%s: %q: %w", inProfile(path), excerpt(e.text), err)
 		}
 		failed := e.failed(path, "fails: "+err.Error())
-		failed.Hint = e.withoutKey(err)
+		if strings.HasPrefix(err.Error(), "no such key: ") {
+			failed.Hint = absentHint
+		}
 		return nil, failed
 	}
 	v, err := scalarOf(result)

@@ -94,8 +94,8 @@ func TestAppendErrors(t *testing.T) {
 	t.Parallel()
 	s := scope(t)
 	for name, tc := range map[string]struct{ raw, want string }{
-		"no such key":          {`{"hostname":"${pod.metadata.labels['none']}"}`, `the profile's t.hostname: "pod.metadata.labels['none']" fails: no such key: none (hint: write pod.metadata.?labels[?'none'].orValue("…"))`},
-		"no such field":        {`{"hostname":"${pod.spec.nodeName}"}`, `the profile's t.hostname: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`},
+		"no such key":          {`{"hostname":"${pod.metadata.labels['none']}"}`, `the profile's t.hostname: "pod.metadata.labels['none']" fails: no such key: none (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`},
+		"no such field":        {`{"hostname":"${pod.spec.nodeName}"}`, `the profile's t.hostname: "pod.spec.nodeName" fails: no such key: nodeName (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`},
 		"overflow":             {`{"priority":"${9223372036854775807 + int(pod.spec.priority)}"}`, `the profile's t.priority: "9223372036854775807 + int(pod.spec.priority)" fails: integer overflow`},
 		"too large for 32":     {`{"priority":"${int(pod.metadata.annotations['port'])}"}`, `the profile's t.priority: "int(pod.metadata.annotations['port'])" results in "99999999999", expected a 32-bit integer`},
 		"a text for a number":  {`{"priority":"${dyn(pod.metadata.name)}"}`, `the profile's t.priority: "dyn(pod.metadata.name)" results in "web-1", expected a 32-bit integer`},
@@ -109,8 +109,8 @@ func TestAppendErrors(t *testing.T) {
 		"null in a text":       {`{"hostname":"x${dyn(pod.metadata.name == 'web-1' ? dyn(null) : dyn(1))}"}`, `the profile's t.hostname: "dyn(pod.metadata.name == 'web-1' ? dyn(null) : dyn(1))" is null, which cannot be part of a string`},
 		"a namespace":          {`{"hostname":"${dyn(namespace)}"}`, `the profile's t.hostname: "dyn(namespace)" is of type Namespace, and a placeholder must result in a string, a number or a boolean`},
 		"infinity":             {`{"hostname":"x${double(pod.spec.priority) / 0.0}"}`, `the profile's t.hostname: "double(pod.spec.priority) / 0.0" is +Inf, which JSON cannot represent`},
-		"deep in a list":       {`{"containers":[{"name":"a"},{"name":"b","env":[{"name":"X","value":"${pod.metadata.labels.x}"}]}]}`, `the profile's t.containers[1].env[0].value: "pod.metadata.labels.x" fails: no such key: x (hint: write pod.metadata.?labels.?x.orValue("…"))`},
-		"no such key, through": {`{"hostname":"${namespace.metadata.labels['` + strings.Repeat("x", 1000) + `']}"}`, `the profile's t.hostname: "namespace.metadata.labels['` + strings.Repeat("x", 53) + `…" fails: no such key: ` + strings.Repeat("x", 180) + `…`},
+		"deep in a list":       {`{"containers":[{"name":"a"},{"name":"b","env":[{"name":"X","value":"${pod.metadata.labels.x}"}]}]}`, `the profile's t.containers[1].env[0].value: "pod.metadata.labels.x" fails: no such key: x (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`},
+		"no such key, through": {`{"hostname":"${namespace.metadata.labels['` + strings.Repeat("x", 1000) + `']}"}`, `the profile's t.hostname: "namespace.metadata.labels['` + strings.Repeat("x", 53) + `…" fails: no such key: ` + strings.Repeat("x", 180) + `… (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,8 +135,7 @@ func TestAppendErrors(t *testing.T) {
 // offline is what a person may write for a pod, which no API server has seen.
 const offline = `{"metadata":{"name":"web","labels":{"app":7,"on":true,"none":null}},"spec":{"hostNetwork":"yes","priority":"high","containers":[{"name":"a"}]}}`
 
-// All that cannot be rendered is said at once, and where something is missing,
-// how to do without it.
+// All that cannot be rendered is said at once.
 func TestEvaluationErrors(t *testing.T) {
 	t.Parallel()
 	s := scope(t)
@@ -147,24 +146,24 @@ func TestEvaluationErrors(t *testing.T) {
 		"several": {
 			`{"a":"${pod.metadata.labels['x']}","b":["${pod.metadata.name}","${pod.spec.nodeName}"],"c":{"d":"${pod.spec.containers[0].image}-${pod.metadata.annotations.y}"}}`,
 			[]string{
-				`a: "pod.metadata.labels['x']" fails: no such key: x (hint: write pod.metadata.?labels[?'x'].orValue("…"))`,
-				`b[1]: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`,
-				`c.d: "pod.spec.containers[0].image" fails: no such key: image (hint: write pod.spec.?containers[?0].?image.orValue("…"))`,
-				`c.d: "pod.metadata.annotations.y" fails: no such key: annotations (hint: write pod.metadata.?annotations.?y.orValue("…"))`,
+				`a: "pod.metadata.labels['x']" fails: no such key: x (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`,
+				`b[1]: "pod.spec.nodeName" fails: no such key: nodeName (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`,
+				`c.d: "pod.spec.containers[0].image" fails: no such key: image (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`,
+				`c.d: "pod.metadata.annotations.y" fails: no such key: annotations (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`,
 			},
 		},
 		"one twice in a text": {
 			`{"a":"${pod.spec.nodeName} ${pod.spec.nodeName}"}`,
-			[]string{`a: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`},
+			[]string{`a: "pod.spec.nodeName" fails: no such key: nodeName (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`},
 		},
 		"not more than five": {
 			`{"a":["${pod.spec.nodeName}","${pod.spec.nodeName}","${pod.spec.nodeName}"],"b":["${pod.spec.nodeName}","${pod.spec.nodeName}","${pod.spec.nodeName}"]}`,
 			[]string{
-				`a[0]: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`,
-				`a[1]: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`,
-				`a[2]: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`,
-				`b[0]: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`,
-				`b[1]: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`,
+				`a[0]: "pod.spec.nodeName" fails: no such key: nodeName (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`,
+				`a[1]: "pod.spec.nodeName" fails: no such key: nodeName (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`,
+				`a[2]: "pod.spec.nodeName" fails: no such key: nodeName (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`,
+				`b[0]: "pod.spec.nodeName" fails: no such key: nodeName (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`,
+				`b[1]: "pod.spec.nodeName" fails: no such key: nodeName (hint: for what may be absent, write .?name or [?'key'], and .orValue(…) at the end)`,
 			},
 		},
 		"what is not of its type": {
@@ -175,25 +174,6 @@ func TestEvaluationErrors(t *testing.T) {
 				`c: "pod.metadata.?labels[?'on']" results in "true", which is a boolean, expected a string`,
 				`d: "pod.spec.hostNetwork" results in "yes", which is a string, expected a boolean`,
 				`e: "pod.spec.priority" results in "high", which is a string, expected an integer`,
-			},
-		},
-		"hints": {
-			`{"a":"${has(pod.metadata.annotations.x) ? 'x' : 'y'}","b":"${pod.spec.containers.map(c, c.image).join(',')}","c":"${namespace.metadata.labels['it\\'s']}","d":"${presets.mesh['none'].size()}","e":"${pod.spec.securityContext.runAsUser + 1}"}`,
-			[]string{
-				`a: "has(pod.metadata.annotations.x) ? 'x' : 'y'" fails: no such key: annotations (hint: write pod.metadata.?annotations.?x.hasValue())`,
-				`b: "pod.spec.containers.map(c, c.image).join(',')" fails: no such key: image (hint: write c.?image.orValue("…"))`,
-				`c: "namespace.metadata.labels['it\\'s']" fails: no such key: it's (hint: write namespace.metadata.labels[?"it's"].orValue("…"))`,
-				`d: "presets.mesh['none'].size()" fails: no such key: none (hint: write presets.mesh[?'none'].orValue("…"))`,
-				`e: "pod.spec.securityContext.runAsUser + 1" fails: no such key: securityContext (hint: write pod.spec.?securityContext.?runAsUser.orValue(0))`,
-			},
-		},
-		"no hints": {
-			`{"a":"${dyn(pod).status.phase}","b":"${pod.metadata.labels[pod.metadata.name]}","c":"${dyn(pod.metadata.labels).x}","d":"${pod.metadata.labels['` + strings.Repeat("x", 100) + `']}"}`,
-			[]string{
-				`a: "dyn(pod).status.phase" fails: no such key: status`,
-				`b: "pod.metadata.labels[pod.metadata.name]" fails: no such key: web`,
-				`c: "dyn(pod.metadata.labels).x" fails: no such key: x`,
-				`d: "pod.metadata.labels['` + strings.Repeat("x", 59) + `…" fails: no such key: ` + strings.Repeat("x", 100),
 			},
 		},
 	} {
@@ -213,15 +193,6 @@ func TestEvaluationErrors(t *testing.T) {
 			}
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
-			}
-			for _, failed := range all {
-				hint, ok := strings.CutPrefix(failed.Hint, "write ")
-				if !ok || strings.HasPrefix(hint, "c.") {
-					continue // of the variable of a loop
-				}
-				if _, found := s.Tree("t", rawjson.AppendString(nil, "${"+hint+"}"), reflect.TypeFor[any]()); len(found) > 0 {
-					t.Errorf("what is hinted at is wrong: %v", found)
-				}
 			}
 		})
 	}
