@@ -106,6 +106,8 @@ func TestArbitraryUser(t *testing.T) {
 				mode = volume.Projected.DefaultMode
 			case volume.Secret != nil:
 				mode = volume.Secret.DefaultMode
+			case volume.ConfigMap != nil:
+				mode = volume.ConfigMap.DefaultMode
 			}
 			if files++; *mode != want || !m.ReadOnly {
 				t.Errorf("%s: the volume %s has the mode %o and is read-only: %v, want %o and true", v.name, m.Name, *mode, m.ReadOnly, want)

@@ -98,14 +98,17 @@ type metrics struct {
 
 // New returns Issuers without any issuer. Close must be called in the end.
 func New(o Options) *Issuers {
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"issuer"})
-	}
 	i := &Issuers{
 		log: o.Log, problems: problemlog.New(o.Log, "keys of issuers"), agent: agent(o.Version), connect: connect, running: map[origin]*issuer{},
 		metrics: metrics{
-			keys:      gauge("gatehouse_issuer_keys", "Keys of an issuer that are in use. 0 while no token of the issuer can be checked."),
-			timestamp: gauge("gatehouse_issuer_keys_fetched_timestamp_seconds", "When the keys that are known of an issuer were fetched. Absent before, and for keys that come from a file."),
+			keys: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+				Name: "gatehouse_issuer_keys",
+				Help: "Keys of an issuer that are in use. 0 while no token of the issuer can be checked.",
+			}, []string{"issuer"}),
+			timestamp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+				Name: "gatehouse_issuer_keys_fetched_timestamp_seconds",
+				Help: "When the keys that are known of an issuer were fetched. Absent before, and for keys that come from a file.",
+			}, []string{"issuer"}),
 			fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
 				Name: "gatehouse_issuer_key_fetches_total",
 				Help: "Fetches of the keys of an issuer, by result (ok, failed). A failed one leaves the keys as they were.",
