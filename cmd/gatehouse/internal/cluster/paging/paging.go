@@ -50,17 +50,11 @@ type List struct {
 	Limit, MaxLimit int64
 	// Retries may be nil: then an error of the API server ends the list.
 	Retries *Retries
-	// Restarts is how often a list may begin again because its token has expired.
-	Restarts int
 
 	limit int64
 	// next is the token of the page that is read next.
-	next string
-	// last is the key of the last object so far, and skip the one up to which objects are skipped
-	// after a restart. Both are "" if objects do not come in the order of their keys.
-	last, skip string
-	unordered  bool
-	buffer     bytes.Buffer
+	next   string
+	buffer bytes.Buffer
 }
 
 // Page is a page of objects. It is valid until the function that gets it returns.
@@ -76,9 +70,8 @@ type Page struct {
 // Each calls visit with each page. It returns the error of visit as it is; that of a page wraps what the
 // API server answered.
 //
-// A list whose token has expired goes on where it was, as of now, or begins again.
-// Then objects that were visited are skipped, as long as objects come in the order of their keys in
-// etcd: API servers that keep them elsewhere may have objects visited twice.
+// A list whose token has expired goes on where it was, as of now, with the token that the API server gives for that. One
+// that gives none ends the list.
 func (l *List) Each(ctx context.Context, visit func(Page) error) error {
 	l.limit = max(l.Limit, 1)
 	for {
@@ -116,9 +109,6 @@ func (l *List) page(ctx context.Context) (Page, error) {
 		case expired && token != "" && renewed < maxRenewed:
 			renewed++
 			l.next = token // what is left of the list is as of now
-		case expired && l.next != "" && l.Restarts > 0:
-			l.Restarts--
-			l.next, l.skip = "", l.last
 		case !l.Retries.wait(ctx, err, attempt):
 			return Page{}, err
 		default:
@@ -186,33 +176,14 @@ func (e *AnswerError) Error() string { return e.text }
 func (l *List) accept(list rawjson.Value, began time.Time) (Page, error) {
 	l.next = list.Get("metadata", "continue").Text()
 	page := Page{Last: l.next == "", Began: began}
-	read := int64(0)
 	for _, item := range list.Get("items").Elements() {
-		read++
-		key := keyOf(item)
-		if l.skip != "" && key <= l.skip {
-			continue
-		}
-		if key <= l.last {
-			l.unordered = true
-		}
-		l.last = key
 		page.Items = append(page.Items, item)
 	}
-	if l.unordered {
-		l.last, l.skip = "", ""
-	}
-	if l.MaxLimit > l.Limit && read > 0 {
+	if read := int64(len(page.Items)); l.MaxLimit > l.Limit && read > 0 {
 		fit := usualBytes * read / int64(len(list))
 		l.limit = max(1, min(fit, growth*read, l.MaxLimit))
 	}
 	return page, nil
-}
-
-// keyOf returns the end of an object's key in etcd, by which API servers order lists.
-func keyOf(object rawjson.Value) string {
-	metadata := object.Get("metadata")
-	return metadata.Get("namespace").Text() + "/" + metadata.Get("name").Text()
 }
 
 // continueToken returns the token with which to continue a list whose own has expired,

@@ -74,7 +74,7 @@ func (a *audit) readNamespaces(ctx context.Context) map[string]*corev1.Namespace
 		}
 		return known
 	}
-	list := paging.List{Client: client, Resource: "namespaces", Limit: maxPage, Retries: &a.retries, Restarts: maxRestarts}
+	list := paging.List{Client: client, Resource: "namespaces", Limit: maxPage, Retries: &a.retries}
 	_ = list.Each(ctx, func(page paging.Page) error { // what is missing is left to the lookups
 		for _, item := range page.Items {
 			add(item)

@@ -29,8 +29,6 @@ const (
 	maxPage   = 500
 	// patience is how long an API server that does not answer, or asks for less, is waited for between two pages.
 	patience = 2 * time.Minute
-	// maxRestarts is how often the list of one resource begins again, because its token has expired.
-	maxRestarts = 3
 	// maxStretch is how long objects are decided without a call of Pace, if none of them takes longer.
 	maxStretch = 250 * time.Millisecond
 	// maxProblem is how many bytes of an error are kept.
@@ -230,7 +228,7 @@ func (a *audit) read(ctx context.Context, t *Target, coverage *Coverage) error {
 		var ended error
 		list := paging.List{
 			Client: client, Resource: t.Resource, Namespace: namespace,
-			Limit: firstPage, MaxLimit: maxPage, Retries: &a.retries, Restarts: maxRestarts,
+			Limit: firstPage, MaxLimit: maxPage, Retries: &a.retries,
 		}
 		err := list.Each(ctx, func(page paging.Page) error {
 			ended = a.decidePage(ctx, t, coverage, page)
