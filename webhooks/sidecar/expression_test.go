@@ -27,7 +27,7 @@ func TestPresets(t *testing.T) {
 	const mesh = `
 presets: [{name: mesh, configMap: {namespace: infra, name: mesh}}]
 template: {spec: {initContainers: [{name: mesh, image: "${presets.mesh[\"image\"]}", restartPolicy: Always, startupProbe: {exec: {command: [ok]}}}]}}`
-	const unknown = `cannot decide: sidecar profile "mesh": preset "mesh": there is no ConfigMap "mesh" in namespace "infra"`
+	const unknown = `cannot decide: sidecar profile "mesh": the profile's spec.template.spec.initContainers[0].image: "presets.mesh[\"image\"]": cannot decide: preset "mesh": there is no ConfigMap "mesh" in namespace "infra"`
 	for _, tc := range []struct {
 		name       string
 		configMaps map[string]map[string]string

@@ -137,10 +137,6 @@ func (r *renderer) classifyFailure(in *template.Input, err error) rendering {
 	if len(conflicts) > 0 {
 		return rendering{conflicts: conflicts}
 	}
-	if unknown, ok := errors.AsType[*template.UnknownPresetError](err); ok {
-		ref := p.Presets[unknown.Preset]
-		err = fmt.Errorf("preset %q: there is no ConfigMap %q in namespace %q", unknown.Preset, ref.Name, ref.Namespace)
-	}
 	r.report.verdict.Detail = err.Error()
 	r.report.messages.cannotDecide(fmt.Errorf("sidecar profile %q: %w", p.Name, err))
 	return rendering{reason: Unknown}

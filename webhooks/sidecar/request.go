@@ -117,12 +117,14 @@ func (r *request) input(p *profile.Profile) *template.Input {
 	e.Presets = nil
 	if len(p.Presets) > 0 {
 		configMaps := r.set.configMaps
-		e.Presets = func(name string) (map[string]string, bool) {
-			ref, ok := p.Presets[name]
-			if !ok || configMaps == nil {
-				return nil, false
+		e.Presets = func(name string) (map[string]string, error) {
+			ref := p.Presets[name]
+			if configMaps != nil {
+				if values, known := configMaps.ConfigMapData(ref.Namespace, ref.Name); known {
+					return values, nil
+				}
 			}
-			return configMaps.ConfigMapData(ref.Namespace, ref.Name)
+			return nil, fmt.Errorf("there is no ConfigMap %q in namespace %q", ref.Name, ref.Namespace)
 		}
 	}
 	return e

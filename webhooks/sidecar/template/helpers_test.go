@@ -85,8 +85,8 @@ func input(t testing.TB, s *template.Scope, values map[string]string) *template.
 		Pod:       value,
 		Namespace: &template.Namespace{Name: "shop", Labels: map[string]string{"team": "a"}},
 		Params:    params,
-		Presets: func(preset string) (map[string]string, bool) {
-			return map[string]string{"address": "mesh.example:15012"}, preset == "mesh"
+		Presets: func(string) (map[string]string, error) {
+			return map[string]string{"address": "mesh.example:15012"}, nil
 		},
 	}
 }

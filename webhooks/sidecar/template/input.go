@@ -66,20 +66,6 @@ func (e EvaluationErrors) Unwrap() []error {
 	return all
 }
 
-// UnknownPresetError is about a preset whose ConfigMap is not known yet.
-// It is an ErrCannotDecide.
-type UnknownPresetError struct {
-	Preset string
-}
-
-// Error names the preset, and not its ConfigMap, which an Input does not know.
-func (e *UnknownPresetError) Error() string {
-	return fmt.Sprintf("%v: preset %q: its ConfigMap is not known", ErrCannotDecide, e.Preset)
-}
-
-// Unwrap returns ErrCannotDecide.
-func (*UnknownPresetError) Unwrap() error { return ErrCannotDecide }
-
 // Namespace is what expressions see of a namespace.
 type Namespace struct {
 	Name        string
@@ -101,9 +87,9 @@ type Input struct {
 	NamespaceName string
 	// Params are those of the scope whose expressions are evaluated.
 	Params Params
-	// Presets are the values of a preset, and false if they are not known
-	// yet. Nil knows none.
-	Presets func(preset string) (map[string]string, bool)
+	// Presets returns the values of a preset, or why they are not known yet. Nil
+	// knows none.
+	Presets func(preset string) (map[string]string, error)
 
 	variables variables
 	spent     uint64
@@ -187,12 +173,14 @@ func (in *Input) namespaceMetadata(name string) ref.Val {
 }
 
 func (in *Input) preset(name string) ref.Val {
-	if in.Presets != nil {
-		if values, ok := in.Presets(name); ok {
-			return stringMap(values)
-		}
+	if in.Presets == nil {
+		return unknown("preset %q is not known", name)
 	}
-	return types.WrapErr(&UnknownPresetError{name})
+	values, err := in.Presets(name)
+	if err != nil {
+		return unknown("preset %q: %w", name, err)
+	}
+	return stringMap(values)
 }
 
 func stringMap(m map[string]string) ref.Val {

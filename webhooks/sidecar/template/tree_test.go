@@ -198,24 +198,6 @@ func TestEvaluationErrors(t *testing.T) {
 	}
 }
 
-// TestUnknownPreset: the error names the preset whose ConfigMap is not known.
-func TestUnknownPreset(t *testing.T) {
-	t.Parallel()
-	s := scope(t)
-	in := input(t, s, nil)
-	in.Presets = nil
-	_, err := compile(t, s, `["${presets.mesh['a']}"]`, reflect.TypeFor[[]string]()).Append(nil, in)
-	var unknown *template.UnknownPresetError
-	if !errors.As(err, &unknown) || unknown.Preset != "mesh" || !errors.Is(err, template.ErrCannotDecide) {
-		t.Error(err)
-	}
-	// A failure that is certain goes before it.
-	_, err = compile(t, s, `["${presets.mesh['a']}","${pod.spec.nodeName}"]`, reflect.TypeFor[[]string]()).Append(nil, in)
-	if all, _ := errors.AsType[template.EvaluationErrors](err); len(all) != 1 || all[0].Path != "spec.template.spec[1]" || errors.Is(err, template.ErrCannotDecide) {
-		t.Error(err)
-	}
-}
-
 // TestCannotDecide: a reason that is not in the pod is another kind of error.
 func TestCannotDecide(t *testing.T) {
 	t.Parallel()
@@ -238,13 +220,13 @@ func TestCannotDecide(t *testing.T) {
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"an unknown preset": {
-			`"${presets.mesh['address']}"`, `the profile's t: "presets.mesh['address']": cannot decide: preset "mesh": its ConfigMap is not known`,
+			`"${presets.mesh['address']}"`, `the profile's t: "presets.mesh['address']": cannot decide: preset "mesh": there is no ConfigMap`,
 			func(in *template.Input) {
-				in.Presets = func(string) (map[string]string, bool) { return nil, false }
+				in.Presets = func(string) (map[string]string, error) { return nil, errors.New("there is no ConfigMap") }
 			},
 		},
 		"no presets": {
-			`"${presets.mesh['address']}"`, `the profile's t: "presets.mesh['address']": cannot decide: preset "mesh": its ConfigMap is not known`,
+			`"${presets.mesh['address']}"`, `the profile's t: "presets.mesh['address']": cannot decide: preset "mesh" is not known`,
 			func(in *template.Input) { in.Presets = nil },
 		},
 		"the time is over": {
