@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -27,8 +26,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/background"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/openreports"
-	"github.com/gatehouse-dev/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -42,9 +41,6 @@ type AuditOptions struct {
 	qps   float32
 	// exclude are namespaces besides neverSent.
 	exclude []string
-
-	// changed reports whether a flag was set on the command line.
-	changed func(name string) bool
 }
 
 const (
@@ -57,39 +53,31 @@ const (
 // addFlags adds the flags to a command.
 func (f *AuditOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	f.changed = flags.Changed
 	flags.DurationVar(&f.Every, "audit-every", 0, "interval between audits of the objects that exist in the cluster, such as 1h, with --custom-resources; one replica audits, also after changes of policies, and writes reports of openreports.io; needs the rights that gatehouse manifests --audit prints (default: no audits)")
 	flags.Float32Var(&f.qps, "audit-qps", defaultAuditQPS, "maximum requests of the audit to the API server, each second")
 	flags.StringSliceVar(&f.exclude, "audit-exclude-namespace", nil, "more namespaces that are not audited: those from which the API server sends nothing to Gatehouse; repeatable")
 }
 
-// Validate returns all problems of the flags.
-func (f *AuditOptions) Validate(customResources bool) []error {
-	var problems []error
-	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+// validate adds the problems of the flags.
+func (f *AuditOptions) validate(p *problems, customResources bool) {
 	if f.Every == 0 {
-		for _, flag := range []string{"audit-qps", "audit-exclude-namespace"} {
-			if f.changed(flag) {
-				problem("--%s needs --audit-every", flag)
-			}
-		}
-		return problems
+		p.needs(false, "--audit-every", "audit-qps", "audit-exclude-namespace")
+		return
 	}
 	if !customResources {
-		problem("--audit-every needs --custom-resources: the replica audits that writes their status")
+		p.add("--audit-every needs --custom-resources: the replica audits that writes their status")
 	}
 	if f.Every < minAuditEvery {
-		problem("--audit-every %s: must be at least %s (hint: 1h, or 0 for no audits)", f.Every, minAuditEvery)
+		p.add("--audit-every %s: must be at least %s (hint: 1h, or 0 for no audits)", f.Every, minAuditEvery)
 	}
 	if !(f.qps > 0 && f.qps <= 1000) { // neither is NaN
-		problem("--audit-qps %g: must be above 0 and at most 1000 (hint: %d)", f.qps, defaultAuditQPS)
+		p.add("--audit-qps %g: must be above 0 and at most 1000 (hint: %d)", f.qps, defaultAuditQPS)
 	}
 	for _, name := range f.exclude {
 		if len(validation.IsDNS1123Label(name)) > 0 {
-			problem("--audit-exclude-namespace %.100q: must be the name of a namespace", name)
+			p.add("--audit-exclude-namespace %.100q: must be the name of a namespace", name)
 		}
 	}
-	return problems
 }
 
 // reviewLoad measures which part of the processors reviews take.
@@ -99,16 +87,8 @@ type reviewLoad struct {
 	since time.Time
 }
 
-// observe returns an observer of finished reviews that measures them too, if that is needed.
-func (l *reviewLoad) observe(needed bool, next func(*review.Outcome)) func(*review.Outcome) {
-	if !needed {
-		return next
-	}
-	return func(o *review.Outcome) {
-		l.nanoseconds.Add(int64(o.Took - o.Waited))
-		next(o)
-	}
-}
+// observe counts a finished review.
+func (l *reviewLoad) observe(o *review.Outcome) { l.nanoseconds.Add(int64(o.Took - o.Waited)) }
 
 // last returns the part since the last call, from 0 to 1. What a decision waits for is counted too.
 func (l *reviewLoad) last() float64 {
@@ -118,14 +98,14 @@ func (l *reviewLoad) last() float64 {
 	return min(1, float64(took)/float64(max(passed, time.Millisecond))/float64(runtime.GOMAXPROCS(0)))
 }
 
-// auditor returns what audits the cluster, nil without --audit-every.
-func (f *Options) auditor(access *rest.Config, current *configuration.Active, load *reviewLoad, changed func(), log *slog.Logger) (*background.Controller, error) {
-	if f.Auditing.Every == 0 {
+// addAudits adds what audits the cluster, and returns the results by the name of the policy: nil without --audit-every.
+func (w *wiring) addAudits(changed func()) (func() map[string]v1alpha1.PolicyAudit, error) {
+	f := &w.Auditing
+	if f.Every == 0 {
 		return nil, nil //nolint:nilnil // nothing is audited
 	}
-	access = rest.CopyConfig(access)
-	access.UserAgent = "gatehouse-audit/" + build.Version()
-	access.QPS, access.Burst = f.Auditing.qps, max(1, int(2*f.Auditing.qps))
+	access := w.accessOf("audit")
+	access.QPS, access.Burst = f.qps, max(1, int(2*f.qps))
 	access.DisableCompression = true // it takes more of both processors than it saves
 	objects, err := dynamic.NewForConfig(access)
 	if err != nil {
@@ -135,14 +115,17 @@ func (f *Options) auditor(access *rest.Config, current *configuration.Active, lo
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
 	}
-	namespace := f.ownNamespace()
-	a := &auditing{access: access, current: current, exclude: slices.Concat(neverSent(namespace), f.Auditing.exclude)}
-	log.Info("audits enabled", "every", f.Auditing.Every.String())
-	return background.New(background.Config{
-		Active: a.active, Every: f.Auditing.Every,
+	namespace := w.ownNamespace()
+	load := &reviewLoad{since: time.Now()}
+	a := &auditing{access: access, current: w.current, exclude: slices.Concat(neverSent(namespace), f.exclude)}
+	w.log.Info("audits enabled", "every", f.Every.String())
+	audits := background.New(background.Config{
+		Active: a.active, Every: f.Every,
 		Reports: openreports.NewWriter(objects, names, namespace, time.Now),
-		Load:    load.last, Changed: changed, Log: log,
-	}), nil
+		Load:    load.last, Changed: changed, Log: w.log,
+	})
+	w.add(part{metrics: audits, lead: audits.Run, observe: load.observe, details: audits.Details})
+	return audits.Counts, nil
 }
 
 // neverSent returns the namespaces whose objects the API server does not send to an install in a namespace.

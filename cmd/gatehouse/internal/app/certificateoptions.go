@@ -59,112 +59,77 @@ func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	}
 }
 
-// Validate returns all problems of the flags.
-func (f *CertificateOptions) Validate(cluster bool) []error {
-	problems := f.checkSource()
-	problems = append(problems, f.checkNeeds(cluster)...)
-	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+// validate adds the problems of the flags.
+func (f *CertificateOptions) validate(p *problems, cluster bool) {
+	f.checkSource(p)
+	f.checkNeeds(p, cluster)
 	if f.changed("self-signed-dir") && f.changed("self-signed-secret") {
-		problem("--self-signed-dir and --self-signed-secret exclude each other: the CA is stored in one place")
+		p.add("--self-signed-dir and --self-signed-secret exclude each other: the CA is stored in one place")
 	}
 	if f.changed("publish-ca-bundle") && f.publish {
 		switch {
 		case f.changed("tls-cert"):
-			problem("--publish-ca-bundle and --tls-cert exclude each other: Gatehouse does not know the CA of these files (hint: the program that renews them writes it; for cert-manager, 'gatehouse manifests --certificates cert-manager' prints the annotation)")
+			p.add("--publish-ca-bundle and --tls-cert exclude each other: Gatehouse does not know the CA of these files (hint: the program that renews them writes it; for cert-manager, 'gatehouse manifests --certificates cert-manager' prints the annotation)")
 		case f.changed("self-signed") && !f.changed("self-signed-secret") && !f.changed("self-signed-dir"):
-			problem("--publish-ca-bundle needs a stored CA: set --self-signed-secret or --self-signed-dir")
+			p.add("--publish-ca-bundle needs a stored CA: set --self-signed-secret or --self-signed-dir")
 		case len(f.registrationNames()) == 0:
-			problem("--publish-ca-bundle needs --registration")
+			p.add("--publish-ca-bundle needs --registration")
 		}
 	}
 	if _, _, err := install.ParseNamespacedName(f.selfSignedSecret); err != nil {
-		problem("--self-signed-secret: %w (hint: %s)", err, install.DefaultCASecret)
+		p.add("--self-signed-secret: %w (hint: %s)", err, install.DefaultCASecret)
 	}
 	if _, err := f.parsedRegistrations(); err != nil {
-		problems = append(problems, err)
+		p.all = append(p.all, err)
 	}
 	for _, life := range []struct {
 		flag string
 		time.Duration
 	}{{"--self-signed-duration", f.duration}, {"--self-signed-ca-duration", f.caDuration}} {
 		if life.Duration < shortestLife {
-			problem("%s %s: must be at least %s", life.flag, life.Duration, shortestLife)
+			p.add("%s %s: must be at least %s", life.flag, life.Duration, shortestLife)
 		}
 	}
 	if f.caDuration < 3*f.duration {
-		problem("--self-signed-ca-duration %s: must be at least three times --self-signed-duration, which is %s: a CA signs for the first two thirds of its life", f.caDuration, f.duration)
+		p.add("--self-signed-ca-duration %s: must be at least three times --self-signed-duration, which is %s: a CA signs for the first two thirds of its life", f.caDuration, f.duration)
 	}
 	if f.hold <= 0 {
-		problem("--rotation-hold %s: must be more than 0", f.hold)
+		p.add("--rotation-hold %s: must be more than 0", f.hold)
 	}
-	return problems
 }
 
 // checkSource reports empty flags, and flags that name no source of the certificate, half of
 // one or several.
-func (f *CertificateOptions) checkSource() []error {
-	var problems []error
-	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	for _, text := range []struct {
-		flag  string
-		empty bool
-	}{
-		{"tls-cert", f.tlsCert == ""},
-		{"tls-key", f.tlsKey == ""},
-		{"self-signed", len(f.selfSigned) == 0},
-		{"self-signed-secret", f.selfSignedSecret == ""},
-		{"self-signed-dir", f.selfSignedDir == ""},
-		{"replica", f.replica == ""},
-		{"client-ca", f.clientCA == ""},
-	} {
-		if text.empty && f.changed(text.flag) {
-			problem("--%s: must not be empty (hint: omit the flag, or check the variable that its value comes from)", text.flag)
-		}
-	}
+func (f *CertificateOptions) checkSource(p *problems) {
+	p.empty("tls-cert", f.tlsCert == "")
+	p.empty("tls-key", f.tlsKey == "")
+	p.empty("self-signed", len(f.selfSigned) == 0)
+	p.empty("self-signed-secret", f.selfSignedSecret == "")
+	p.empty("self-signed-dir", f.selfSignedDir == "")
+	p.empty("replica", f.replica == "")
+	p.empty("client-ca", f.clientCA == "")
 	files := f.changed("tls-cert") || f.changed("tls-key")
 	switch {
 	case files && f.changed("self-signed"):
-		problem("--tls-cert and --self-signed exclude each other")
+		p.add("--tls-cert and --self-signed exclude each other")
 	case files && (!f.changed("tls-cert") || !f.changed("tls-key")):
-		problem("--tls-cert and --tls-key must both be given")
+		p.add("--tls-cert and --tls-key must both be given")
 	case !files && !f.changed("self-signed"):
-		problem("no certificate: set --tls-cert and --tls-key, or --self-signed with the names and addresses that the API server calls (hint: --self-signed 127.0.0.1)")
+		p.add("no certificate: set --tls-cert and --tls-key, or --self-signed with the names and addresses that the API server calls (hint: --self-signed 127.0.0.1)")
 	}
-	return problems
 }
 
 // checkNeeds reports flags that have no effect without others.
-func (f *CertificateOptions) checkNeeds(cluster bool) []error {
-	const (
-		anyCluster = "--in-cluster or --kubeconfig"
-		hold       = "--self-signed or --registration"
-		shared     = "--self-signed-secret, --self-signed-dir, --registration, --custom-resources or --record"
-	)
-	var (
-		problems []error
-		hasNames = len(f.registrationNames()) > 0
-		share    = hasNames || f.changed("self-signed-secret") || f.changed("self-signed-dir")
-	)
-	for _, needs := range []struct {
-		flag  string
-		has   bool
-		other string
-	}{
-		{"self-signed-dir", f.changed("self-signed"), "--self-signed"},
-		{"self-signed-secret", f.changed("self-signed"), "--self-signed"},
-		{"self-signed-secret", cluster, anyCluster},
-		{"self-signed-duration", f.changed("self-signed"), "--self-signed"},
-		{"self-signed-ca-duration", f.changed("self-signed"), "--self-signed"},
-		{"registration", cluster || !hasNames, anyCluster},
-		{"rotation-hold", hasNames || f.changed("self-signed"), hold},
-		{"replica", share || f.changed("custom-resources") || f.changed("record"), shared},
-		{"require-client-certificate", !f.requireClientForAll || f.changed("client-ca") || f.changed("self-signed-dir"), "--client-ca"},
-	} {
-		if f.changed(needs.flag) && !needs.has {
-			problems = append(problems, fmt.Errorf("--%s needs %s", needs.flag, needs.other))
-		}
-	}
-	return problems
+func (f *CertificateOptions) checkNeeds(p *problems, cluster bool) {
+	hasNames, selfSigned := len(f.registrationNames()) > 0, f.changed("self-signed")
+	shared := hasNames || f.changed("self-signed-secret") || f.changed("self-signed-dir") || f.changed("custom-resources") || f.changed("record")
+	p.needs(selfSigned, "--self-signed", "self-signed-dir", "self-signed-secret")
+	p.needs(cluster, anyCluster, "self-signed-secret")
+	p.needs(selfSigned, "--self-signed", "self-signed-duration", "self-signed-ca-duration")
+	p.needs(cluster || !hasNames, anyCluster, "registration")
+	p.needs(hasNames || selfSigned, "--self-signed or --registration", "rotation-hold")
+	p.needs(shared, "--self-signed-secret, --self-signed-dir, --registration, --custom-resources or --record", "replica")
+	p.needs(!f.requireClientForAll || f.changed("client-ca") || f.changed("self-signed-dir"), "--client-ca", "require-client-certificate")
 }
 
 // registrationNames returns the names of the webhook configurations that must trust the

@@ -11,15 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/rest"
-
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/events"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/certmetrics"
-	"github.com/gatehouse-dev/gatehouse/internal/build"
 )
 
 // firstReadTimeout bounds the requests to the API server before anything is served: an API
@@ -30,112 +24,104 @@ const firstReadTimeout = 3 * time.Second
 // not used.
 type certificates struct {
 	source    certs.Source
-	own       *certs.OwnCA
 	clientCAs *certs.ClientCAs
 	// reader is that of the webhook configurations that must trust the certificate.
 	reader *registration.Reader
-	// release releases the directory of the CA. It is for a server that fails to start.
-	release func()
 }
 
-// certificateEvents returns what logs, counts and records events about certificates and registrations. Access is to the
-// cluster, nil without one.
-func (f *CertificateOptions) certificateEvents(ctx context.Context, client certs.Client, log *slog.Logger, metrics *certmetrics.Metrics) func(certs.Event) {
-	var recorder *events.Recorder
-	if client != nil {
-		recorder = events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: replicaName(f.replica), Log: log})
-	}
-	return func(e certs.Event) {
-		metrics.Certificate(e)
-		logCertificate(log, e)
-		if recorder != nil {
-			recorder.Record(e)
-		}
-	}
-}
-
-// certificateClient returns the client of the cluster, nil without one, and if nothing needs it.
-func (f *CertificateOptions) certificateClient(access *rest.Config) (certs.Client, error) {
-	if access == nil || f.selfSignedSecret == "" && len(f.registrationNames()) == 0 {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	access = rest.CopyConfig(access)
-	access.UserAgent = "gatehouse-certificates/" + build.Version()
-	return certs.NewClient(access)
-}
-
-// certificates returns the source of serving certificates and what belongs to it. Client is of the cluster, nil without one,
-// which need not be reachable yet. Reader reads the registrations, nil without any.
-func (f *CertificateOptions) certificates(
-	ctx context.Context, client certs.Client, reader *registration.Reader, notify func(certs.Event), metrics *certmetrics.Metrics,
-) (made *certificates, failed error) {
-	c := &certificates{reader: reader, release: func() {}}
-	defer func() {
-		if failed != nil {
-			c.release()
-		}
-	}()
-	var trust certs.Trust
-	if reader != nil {
-		trust = reader
-		metrics.Registrations(func() []registration.Verdict { return reader.Verdicts(c.serving(), time.Now()) })
-	}
-	if len(f.selfSigned) > 0 {
-		if err := f.ownCA(ctx, c, client, trust, notify); err != nil {
-			return nil, err
-		}
-		c.source = c.own
-		metrics.CA(c.own.State, c.own.IsReconciled)
-	} else {
-		files, err := certs.NewFiles(certs.FilesConfig{CertFile: f.tlsCert, KeyFile: f.tlsKey, Trust: trust, Hold: f.hold, Notify: notify})
+// addCertificateEvents adds what logs, counts and records events about certificates and registrations.
+func (w *wiring) addCertificateEvents(ctx context.Context) error {
+	record := func(certs.Event) {}
+	if w.access != nil && (w.selfSignedSecret != "" || len(w.registrationNames()) > 0) {
+		client, err := certs.NewClient(w.accessOf("certificates"))
 		if err != nil {
-			return nil, err
+			return err
+		}
+		w.certClient, record = client, w.events(ctx, client).Record
+	}
+	w.notify = func(e certs.Event) {
+		w.certMetrics.Certificate(e)
+		logCertificate(w.log, e)
+		record(e)
+	}
+	return nil
+}
+
+// addCertificates adds the serving certificate and the CAs of client certificates. The cluster need not be reachable yet.
+func (w *wiring) addCertificates(ctx context.Context) error {
+	c := &certificates{}
+	w.serving = c
+	var trust certs.Trust
+	if reader := w.called.reader; reader != nil && !w.called.assumed {
+		c.reader, trust = reader, reader
+		w.certMetrics.Registrations(func() []registration.Verdict { return reader.Verdicts(c.certificate(), time.Now()) })
+		w.add(part{run: func(ctx context.Context) error { return reader.MonitorTrust(ctx, c.certificate) }})
+	}
+	if len(w.selfSigned) > 0 {
+		own, err := w.addOwnCA(ctx, trust)
+		if err != nil {
+			return err
+		}
+		c.source = own
+	} else {
+		files, err := certs.NewFiles(certs.FilesConfig{CertFile: w.tlsCert, KeyFile: w.tlsKey, Trust: trust, Hold: w.hold, Notify: w.notify})
+		if err != nil {
+			return err
 		}
 		c.source = files
 	}
-	clientCA := f.clientCA
-	if clientCA == "" && f.selfSignedDir != "" {
-		clientCA = filepath.Join(f.selfSignedDir, certs.CAFile)
+	w.add(part{run: c.source.Run})
+	clientCA := w.clientCA
+	if clientCA == "" && w.selfSignedDir != "" {
+		clientCA = filepath.Join(w.selfSignedDir, certs.CAFile)
 	}
-	if clientCA != "" {
-		var err error
-		if c.clientCAs, err = certs.NewClientCAs(certs.ClientCAsConfig{File: clientCA, Notify: notify}); err != nil {
-			return nil, err
-		}
+	if clientCA == "" {
+		return nil
 	}
-	return c, nil
+	var err error
+	if c.clientCAs, err = certs.NewClientCAs(certs.ClientCAsConfig{File: clientCA, Notify: w.notify}); err != nil {
+		return err
+	}
+	w.add(part{run: c.clientCAs.Run})
+	return nil
 }
 
-// ownCA sets a CA in a Secret, in a directory or in memory.
-func (f *CertificateOptions) ownCA(ctx context.Context, c *certificates, client certs.Client, trust certs.Trust, notify func(certs.Event)) error {
+// addOwnCA adds a CA in a Secret, in a directory or in memory. The caller runs it.
+func (w *wiring) addOwnCA(ctx context.Context, trust certs.Trust) (*certs.OwnCA, error) {
 	config := certs.OwnCAConfig{
-		Hosts: f.selfSigned, Trust: trust, ServerOnly: f.selfSignedSecret != "",
-		Life: f.caDuration, LeafLife: f.duration, Hold: f.hold, Notify: notify,
+		Hosts: w.selfSigned, Trust: trust, ServerOnly: w.selfSignedSecret != "",
+		Life: w.caDuration, LeafLife: w.duration, Hold: w.hold, Notify: w.notify,
 	}
 	switch {
-	case f.selfSignedSecret != "":
-		namespace, name, _ := install.ParseNamespacedName(f.selfSignedSecret) // checked with the flags
-		config.Store = &certs.SecretStore{Client: client, Namespace: namespace, Name: name}
-	case f.selfSignedDir != "":
-		store := certs.NewDirStore(f.selfSignedDir)
+	case w.selfSignedSecret != "":
+		namespace, name, _ := install.ParseNamespacedName(w.selfSignedSecret) // checked with the flags
+		config.Store = &certs.SecretStore{Client: w.certClient, Namespace: namespace, Name: name}
+	case w.selfSignedDir != "":
+		store := certs.NewDirStore(w.selfSignedDir)
 		release, err := store.Occupy()
 		if err != nil {
-			return fmt.Errorf("--self-signed-dir: %w", err)
+			return nil, fmt.Errorf("--self-signed-dir: %w", err)
 		}
-		c.release = release
+		w.add(part{close: release})
 		config.Store, config.Alone = store, true
 	}
 	first, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	defer cancel()
 	own, err := certs.NewOwnCA(first, config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.own = own
-	if f.selfSignedDir != "" {
-		return own.Healthy() // a directory that is unusable at the start has most likely the wrong name
+	if w.selfSignedDir != "" {
+		if err := own.Healthy(); err != nil {
+			return nil, err // a directory that is unusable at the start has most likely the wrong name
+		}
 	}
-	return nil
+	if w.publishesBundles() {
+		w.called.writer.Publish(own)
+	}
+	w.certMetrics.CA(own.State, own.IsReconciled)
+	w.add(part{lead: own.Lead})
+	return own, nil
 }
 
 // tlsConfig returns the TLS configuration of the server.
@@ -154,8 +140,8 @@ func (c *certificates) tlsConfig(minVersion uint16) *tls.Config {
 	return config
 }
 
-// serving returns the serving certificate, nil if there is none.
-func (c *certificates) serving() *tls.Certificate {
+// certificate returns the serving certificate, nil if there is none.
+func (c *certificates) certificate() *tls.Certificate {
 	if c.source == nil {
 		return nil
 	}
@@ -171,20 +157,9 @@ func (c *certificates) serving() *tls.Certificate {
 func (c *certificates) ready() error {
 	err := c.source.Healthy()
 	if c.reader != nil {
-		err = errors.Join(err, c.reader.Ready(c.serving()))
+		err = errors.Join(err, c.reader.Ready(c.certificate()))
 	}
 	return err
-}
-
-// run renews the certificate, and reads who trusts it, until the context ends.
-func (c *certificates) run(ctx context.Context, group *errgroup.Group) {
-	group.Go(func() error { return c.source.Run(ctx) })
-	if c.reader != nil {
-		group.Go(func() error { return c.reader.MonitorTrust(ctx, c.serving) })
-	}
-	if c.clientCAs != nil {
-		group.Go(func() error { return c.clientCAs.Run(ctx) })
-	}
 }
 
 // replicaName returns the name of this replica: that of its pod, which is its host name,

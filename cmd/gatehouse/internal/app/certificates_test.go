@@ -6,12 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
-
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/certmetrics"
 )
 
 // certificateFlagsOf are those that a command line gives.
@@ -22,8 +18,9 @@ func certificateFlagsOf(t *testing.T, args ...string) *CertificateOptions {
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	if problems := f.Validate(true); len(problems) > 0 {
-		t.Fatal(problems)
+	p := &problems{changed: f.changed}
+	if f.validate(p, true); len(p.all) > 0 {
+		t.Fatal(p.all)
 	}
 	return f
 }
@@ -54,36 +51,24 @@ func TestRegistrationsOfSources(t *testing.T) {
 			if got := strings.Join(f.registrationNames(), " "); got != c.registrations {
 				t.Errorf("looks at %q, want %q", got, c.registrations)
 			}
-			log := slog.New(slog.DiscardHandler)
-			ctx, cancel := context.WithCancel(t.Context())
-			access := &rest.Config{Host: "https://127.0.0.1:1"}
-			client, err := f.certificateClient(access)
-			if err != nil {
-				t.Fatal(err)
+			w := newWiring(&Options{CertificateOptions: *f}, &rest.Config{Host: "https://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
+			defer w.close()
+			for _, add := range []func(context.Context) error{w.addCertificateEvents, w.addRegistrations, w.addCertificates} {
+				if err := add(t.Context()); err != nil {
+					t.Fatal(err)
+				}
 			}
-			options := &Options{CertificateOptions: *f}
-			called, err := options.registrations(access, client, nil, log)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cs, err := f.certificates(ctx, client, called.trusted(), nil, certmetrics.New[string](prometheus.NewRegistry(), nil))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if read := called.reader != nil; read != (c.registrations != "") {
+			if read := w.called.reader != nil; read != (c.registrations != "") {
 				t.Errorf("reads back: %v", read)
 			}
-			if writes := called.writer != nil; writes != c.published {
+			if writes := w.called.writer != nil; writes != c.published {
 				t.Errorf("writes: %v", writes)
 			}
-			if ready := cs.ready(); (ready == nil) != (c.registrations == "" && c.name == "memory") {
+			if ready := w.serving.ready(); (ready == nil) != (c.registrations == "" && c.name == "memory") {
 				t.Errorf("ready: %v", ready)
 			}
-			group := &errgroup.Group{}
-			cs.run(ctx, group)
-			called.run(ctx, group, cs, f.publishesBundles(), nil)
-			cancel()
-			if err := group.Wait(); err != nil {
+			ends := func(context.Context) error { return nil }
+			if err := w.run(t.Context(), ends); err != nil {
 				t.Error(err)
 			}
 		})

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"math"
@@ -20,57 +21,51 @@ type OperationOptions struct {
 	tracingEndpoint string
 	tracingRatio    float64
 	memoryRatio     float64
-
-	// changed reports whether a flag was set on the command line.
-	changed func(name string) bool
 }
 
 // addFlags adds the flags to a command.
 func (f *OperationOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	f.changed = flags.Changed
 	flags.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof/ on --ops-listen, only for callers on the same host, such as kubectl port-forward")
 	flags.StringVar(&f.tracingEndpoint, "tracing-endpoint", "", "URL of a collector that receives traces of reviews with OTLP over HTTP; the default path is /v1/traces")
 	flags.Float64Var(&f.tracingRatio, "tracing-sample-ratio", 0, "share of reviews to trace if the API server sends no trace with them, from 0 to 1; reviews with a sampled trace are always traced")
 	flags.Float64Var(&f.memoryRatio, "memory-limit-ratio", 0.9, "share of the cgroup's memory limit that becomes Go's soft memory limit, from 0 to 1; 0 sets none; GOMEMLIMIT in the environment takes precedence")
 }
 
-// Validate returns all problems of the flags.
-func (f *OperationOptions) Validate() []error {
-	var problems []error
-	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if f.changed("tracing-endpoint") {
+// validate adds the problems of the flags.
+func (f *OperationOptions) validate(p *problems) {
+	if p.changed("tracing-endpoint") {
 		if _, err := tracing.ParseEndpoint(f.tracingEndpoint); err != nil {
-			problem("--tracing-endpoint: %w", err)
+			p.add("--tracing-endpoint: %w", err)
 		}
-	} else if f.changed("tracing-sample-ratio") {
-		problem("--tracing-sample-ratio needs --tracing-endpoint")
 	}
+	p.needs(p.changed("tracing-endpoint"), "--tracing-endpoint", "tracing-sample-ratio")
 	for _, ratio := range []struct {
 		flag  string
 		value float64
 	}{{"tracing-sample-ratio", f.tracingRatio}, {"memory-limit-ratio", f.memoryRatio}} {
 		if math.IsNaN(ratio.value) || ratio.value < 0 || ratio.value > 1 {
-			problem("--%s %g: must be from 0 to 1", ratio.flag, ratio.value)
+			p.add("--%s %g: must be from 0 to 1", ratio.flag, ratio.value)
 		}
 	}
-	return problems
 }
 
-// tracer returns the tracer of reviews, nil without --tracing-endpoint. The replica is the
-// name of this process, empty for that of the host.
-func (f *OperationOptions) tracer(replica string, log *slog.Logger) (*tracing.Tracer, error) {
+// addTracing adds the tracer of reviews.
+func (w *wiring) addTracing(context.Context) error {
+	f := &w.Operations
 	if f.tracingEndpoint == "" {
-		return nil, nil //nolint:nilnil // nothing is traced
+		return nil
 	}
 	endpoint, err := tracing.ParseEndpoint(f.tracingEndpoint)
 	if err != nil {
-		return nil, fmt.Errorf("--tracing-endpoint: %w", err)
+		return fmt.Errorf("--tracing-endpoint: %w", err)
 	}
-	log.Info("tracing enabled", "endpoint", endpoint.String(), "ratioWithoutTrace", f.tracingRatio)
-	return tracing.New(tracing.Config{
-		Endpoint: endpoint, Ratio: f.tracingRatio, Version: build.Version(), Instance: replicaName(replica), Log: log,
-	}), nil
+	w.log.Info("tracing enabled", "endpoint", endpoint.String(), "ratioWithoutTrace", f.tracingRatio)
+	tracer := tracing.New(tracing.Config{
+		Endpoint: endpoint, Ratio: f.tracingRatio, Version: build.Version(), Instance: replicaName(w.replica), Log: w.log,
+	})
+	w.add(part{metrics: tracer, run: endless(tracer.Run), observe: tracer.Review})
+	return nil
 }
 
 // Debug returns the handler of profiles, of the level of the log, which it sets through the

@@ -105,81 +105,105 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("config")
 }
 
+// anyCluster are the flags of which one gives access to a cluster.
+const anyCluster = "--in-cluster or --kubeconfig"
+
+// problems are those of the flags of a command line.
+type problems struct {
+	// changed reports whether a flag was set.
+	changed func(name string) bool
+	all     []error
+}
+
+func (p *problems) add(format string, args ...any) {
+	p.all = append(p.all, fmt.Errorf(format, args...))
+}
+
+// needs adds the flags that were set, although what they need is not there.
+func (p *problems) needs(has bool, other string, flags ...string) {
+	for _, flag := range flags {
+		if p.changed(flag) && !has {
+			p.add("--%s needs %s", flag, other)
+		}
+	}
+}
+
+// empty adds a flag that was set to nothing.
+func (p *problems) empty(flag string, is bool) {
+	if p.changed(flag) && is {
+		p.add("--%s: must not be empty (hint: omit the flag, or check the variable that its value comes from)", flag)
+	}
+}
+
 // Validate returns an error with all problems of the flags.
 func (f *Options) Validate() error {
-	problems := append(f.CertificateOptions.Validate(f.InCluster || f.Kubeconfig != ""), f.Operations.Validate()...)
-	problems = append(problems, f.Recording.Validate(f.Config)...)
-	problems = append(problems, f.Auditing.Validate(f.CustomResources)...)
+	p := &problems{changed: f.changed}
+	f.CertificateOptions.validate(p, f.InCluster || f.Kubeconfig != "")
+	f.Operations.validate(p)
+	f.Recording.validate(p, f.Config)
+	f.Auditing.validate(p, f.CustomResources)
 	if f.Kubeconfig != "" && f.InCluster {
-		problems = append(problems, errors.New("--kubeconfig and --in-cluster exclude each other"))
+		p.add("--kubeconfig and --in-cluster exclude each other")
 	}
 	switch {
 	case f.Config == "" && !f.CustomResources:
-		problems = append(problems, errors.New("no configuration: set --config DIR or --custom-resources"))
+		p.add("no configuration: set --config DIR or --custom-resources")
 	case f.CustomResources && !f.InCluster && f.Kubeconfig == "":
-		problems = append(problems, errors.New("--custom-resources needs --in-cluster or --kubeconfig"))
+		p.add("--custom-resources needs " + anyCluster)
 	}
-	problems = append(problems, f.checkNames()...)
+	f.checkNames(p)
 	for _, address := range []struct{ flag, text, usual string }{{"listen", f.Listen, DefaultListen}, {"ops-listen", f.OpsListen, DefaultOpsListen}} {
 		if !isAddress(address.text) {
-			problems = append(problems, fmt.Errorf("--%s %.100q: must be HOST:PORT, with a port from 0 to 65535 (hint: %s listens on all addresses)", address.flag, address.text, address.usual))
+			p.add("--%s %.100q: must be HOST:PORT, with a port from 0 to 65535 (hint: %s listens on all addresses)", address.flag, address.text, address.usual)
 		}
 	}
 	if _, ok := tlsVersions(f.TLSMinVersion); !ok {
-		problems = append(problems, fmt.Errorf("--tls-min-version %q: must be 1.3 or 1.2", f.TLSMinVersion))
+		p.add("--tls-min-version %q: must be 1.3 or 1.2", f.TLSMinVersion)
 	}
 	if f.OnEmptiedFile != EmptiedFileWarn && f.OnEmptiedFile != EmptiedFileRefuse {
-		problems = append(problems, fmt.Errorf("--on-emptied-file %.100q: must be %s or %s", f.OnEmptiedFile, EmptiedFileWarn, EmptiedFileRefuse))
+		p.add("--on-emptied-file %.100q: must be %s or %s", f.OnEmptiedFile, EmptiedFileWarn, EmptiedFileRefuse)
 	}
 	if err := new(slog.LevelVar).UnmarshalText([]byte(f.LogLevel)); err != nil {
-		problems = append(problems, fmt.Errorf("--log-level %.100q: must be %s", f.LogLevel, debug.DescribeLevels(f.LogLevel)))
+		p.add("--log-level %.100q: must be %s", f.LogLevel, debug.DescribeLevels(f.LogLevel))
 	}
 	if f.LogFormat != "json" && f.LogFormat != "text" {
-		problems = append(problems, fmt.Errorf("--log-format %q: must be json or text", f.LogFormat))
+		p.add("--log-format %q: must be json or text", f.LogFormat)
 	}
 	if f.changed("max-in-flight-bytes") && f.InFlight <= review.MaxAdmissionBytes {
-		problems = append(problems, fmt.Errorf("--max-in-flight-bytes %d: must be more than %d, the largest review (hint: omit it for a value that fits the memory limit)", f.InFlight, review.MaxAdmissionBytes))
+		p.add("--max-in-flight-bytes %d: must be more than %d, the largest review (hint: omit it for a value that fits the memory limit)", f.InFlight, review.MaxAdmissionBytes)
 	}
 	if f.changed("max-connections") && f.Connections < minConnections {
-		problems = append(problems, fmt.Errorf("--max-connections %d: must be at least %d (hint: omit it for a value that fits the memory limit)", f.Connections, minConnections))
+		p.add("--max-connections %d: must be at least %d (hint: omit it for a value that fits the memory limit)", f.Connections, minConnections)
 	}
 	if f.CountPods < 0 {
-		problems = append(problems, fmt.Errorf("--count-pods-every %s: must not be negative (hint: 0 for no counts)", f.CountPods))
+		p.add("--count-pods-every %s: must not be negative (hint: 0 for no counts)", f.CountPods)
 	}
 	if f.BackChannelLogout < 0 || f.BackChannelLogout > 0 && f.BackChannelLogout < leastLogout {
-		problems = append(problems, fmt.Errorf("--back-channel-logout %s: must be at least %s, or 0 for off", f.BackChannelLogout, leastLogout))
+		p.add("--back-channel-logout %s: must be at least %s, or 0 for off", f.BackChannelLogout, leastLogout)
 	}
 	if f.DrainDelay < 0 {
-		problems = append(problems, fmt.Errorf("--drain-delay %s: must not be negative", f.DrainDelay))
+		p.add("--drain-delay %s: must not be negative", f.DrainDelay)
 	}
-	return errors.Join(problems...)
+	return errors.Join(p.all...)
 }
 
-// checkNames returns the problems of flags for custom resources, and of the names of the
+// checkNames adds the problems of flags for custom resources, and of the names of the
 // installation and the replica in the cluster.
-func (f *Options) checkNames() []error {
-	var problems []error
-	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	for _, flag := range []string{"manage-registration", "namespace", "count-pods-every", "back-channel-logout"} {
-		if f.changed(flag) && !f.CustomResources {
-			problem("--%s needs --custom-resources", flag)
-		}
-	}
-	if f.changed("namespace") {
-		if wrong := validation.IsDNS1123Label(f.Namespace); f.Namespace == "" {
-			problem("--namespace: must not be empty (hint: omit the flag, or check the variable that its value comes from)")
-		} else if len(wrong) > 0 {
-			problem("--namespace %.100q: is not a valid namespace name: %s (hint: %s)", f.Namespace, wrong[0], install.DefaultNamespace)
+func (f *Options) checkNames(p *problems) {
+	p.needs(f.CustomResources, "--custom-resources", "manage-registration", "namespace", "count-pods-every", "back-channel-logout")
+	p.empty("namespace", f.Namespace == "")
+	if f.Namespace != "" {
+		if wrong := validation.IsDNS1123Label(f.Namespace); len(wrong) > 0 {
+			p.add("--namespace %.100q: is not a valid namespace name: %s (hint: %s)", f.Namespace, wrong[0], install.DefaultNamespace)
 		}
 	}
 	// The Lease by which a replica reports on custom resources has its name. Other objects
 	// hold the name as a string.
 	if wrong := validation.IsDNS1123Subdomain(f.replica); f.CustomResources && f.replica != "" && len(wrong) > 0 {
-		problem("--replica %.100q: is not a valid pod name: %s (hint: omit it to use the host name)", f.replica, wrong[0])
+		p.add("--replica %.100q: is not a valid pod name: %s (hint: omit it to use the host name)", f.replica, wrong[0])
 	} else if !utf8.ValidString(f.replica) || strings.ContainsFunc(f.replica, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		problem("--replica %.100q: must consist of printable characters", f.replica)
+		p.add("--replica %.100q: must consist of printable characters", f.replica)
 	}
-	return problems
 }
 
 // isAddress reports whether a string has the form of an address to listen at.

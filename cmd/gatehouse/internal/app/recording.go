@@ -8,17 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/events"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
-	"github.com/gatehouse-dev/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
@@ -28,9 +23,6 @@ type RecordingOptions struct {
 	dir, config string
 	maxBytes    string
 	maxAge      time.Duration
-
-	// changed reports whether a flag was set on the command line.
-	changed func(name string) bool
 }
 
 const (
@@ -43,7 +35,6 @@ const (
 // addFlags adds the flags to a command.
 func (f *RecordingOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	f.changed = flags.Changed
 	flags.StringVar(&f.dir, "record", "", "directory in which to record reviews and their answers, for 'gatehouse replay'; secret values are replaced by a mark, and tokens are not recorded (default: no recording)")
 	flags.StringVar(&f.maxBytes, "record-max-bytes", "1Gi", "maximum size of the recording, such as 500Mi or 10Gi; the oldest reviews are removed")
 	flags.DurationVar(&f.maxAge, "record-max-age", 7*24*time.Hour, "maximum age of the recording, such as 12h or 30d; older reviews are removed")
@@ -52,31 +43,22 @@ func (f *RecordingOptions) addFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("record-config", "yaml", "yml", "json")
 }
 
-// Validate returns all problems of the flags. Documents is the directory of --config.
-func (f *RecordingOptions) Validate(documents string) []error {
-	var problems []error
-	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+// validate adds the problems of the flags. Documents is the directory of --config.
+func (f *RecordingOptions) validate(p *problems, documents string) {
 	if f.dir == "" {
-		for _, flag := range []string{"record-max-bytes", "record-max-age", "record-config"} {
-			if f.changed(flag) {
-				problem("--%s needs --record", flag)
-			}
-		}
-		if f.changed("record") {
-			problem("--record: must not be empty (hint: omit the flag, or check the variable that its value comes from)")
-		}
-		return problems
+		p.needs(false, "--record", "record-max-bytes", "record-max-age", "record-config")
+		p.empty("record", true)
+		return
 	}
 	if documents != "" && isBelow(f.dir, documents) {
-		problem("--record %q: must not be in the directory of --config, whose files are documents (hint: use another directory)", f.dir)
+		p.add("--record %q: must not be in the directory of --config, whose files are documents (hint: use another directory)", f.dir)
 	}
 	if bytes, err := f.bytes(); err != nil || bytes < minRecordBytes {
-		problem("--record-max-bytes %.100q: must be a quantity of at least %dMi (hint: 1Gi)", f.maxBytes, minRecordBytes>>20)
+		p.add("--record-max-bytes %.100q: must be a quantity of at least %dMi (hint: 1Gi)", f.maxBytes, minRecordBytes>>20)
 	}
 	if f.maxAge < minRecordAge {
-		problem("--record-max-age %s: must be at least %s (hint: 168h)", f.maxAge, minRecordAge)
+		p.add("--record-max-age %s: must be at least %s (hint: 168h)", f.maxAge, minRecordAge)
 	}
-	return problems
 }
 
 // bytes returns --record-max-bytes.
@@ -100,32 +82,39 @@ func isBelow(path, dir string) bool {
 	return err == nil && relative != ".." && !strings.HasPrefix(relative, ".."+string(filepath.Separator))
 }
 
-// recording records the reviews of the server. A nil recording records nothing.
-type recording struct {
-	recorder *record.Recorder
-	redactor *record.Redactor
-	log      *slog.Logger
-}
-
-// recording returns what records reviews, nil without --record. Replica is the name of this process, and
-// namespace that of its pod. Access is to the cluster, nil without one.
-func (f *RecordingOptions) recording(ctx context.Context, replica, namespace string, access *rest.Config, log *slog.Logger) (*recording, error) {
+// addRecording adds what records reviews.
+func (w *wiring) addRecording(ctx context.Context) error {
+	f := &w.Recording
 	if f.dir == "" {
-		return nil, nil //nolint:nilnil // nothing is recorded
+		return nil
 	}
-	rules, err := f.rules(log)
+	rules, err := f.rules(w.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	notify, err := recordingEvents(ctx, replicaName(replica), namespace, access, log)
+	notify, err := w.recordingEvents(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	size, _ := f.bytes() // checked with the flags
-	log.Info("recording enabled", "dir", f.dir, "maxBytes", size, "maxAge", f.maxAge.String())
-	return &recording{log: log, redactor: rules.Redactor, recorder: record.New(record.Options{
-		Dir: f.dir, Replica: replicaName(replica), Rules: rules, MaxBytes: size, MaxAge: f.maxAge, Notify: notify, Log: log,
-	})}, nil
+	w.log.Info("recording enabled", "dir", f.dir, "maxBytes", size, "maxAge", f.maxAge.String())
+	recorder := record.New(record.Options{
+		Dir: f.dir, Replica: replicaName(w.replica), Rules: rules, MaxBytes: size, MaxAge: f.maxAge, Notify: notify, Log: w.log,
+	})
+	w.reviews.Begin = recorder.Begin
+	activated := w.current.Activated
+	w.current.Activated = func(c *config.Config) {
+		activated(c)
+		recorder.Configuration(c.Digest, func() string {
+			documents, err := c.Encode(rules.Redactor.Object)
+			if err != nil {
+				w.log.Error("the recording lacks the configuration", "digest", c.Digest, "error", err.Error())
+			}
+			return string(documents)
+		})
+	}
+	w.add(part{metrics: record.NewCollector(recorder), run: endless(recorder.Run), details: func() string { return recordingDetails(recorder.Stats()) }})
+	return nil
 }
 
 func (f *RecordingOptions) rules(log *slog.Logger) (record.Rules, error) {
@@ -152,18 +141,16 @@ const (
 
 // recordingEvents returns what writes Events about the pod when recording fails and when it goes on. It is
 // nil without a cluster.
-func recordingEvents(ctx context.Context, replica, namespace string, access *rest.Config, log *slog.Logger) (func(error), error) {
-	if access == nil {
+func (w *wiring) recordingEvents(ctx context.Context) (func(error), error) {
+	if w.access == nil {
 		return nil, nil //nolint:nilnil // nobody reads Events
 	}
-	access = rest.CopyConfig(access)
-	access.UserAgent = "gatehouse-recording/" + build.Version()
-	client, err := certs.NewClient(access)
+	client, err := certs.NewClient(w.accessOf("recording"))
 	if err != nil {
 		return nil, err
 	}
-	writer := events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: replica, Log: log})
-	pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: replica}
+	writer := w.events(ctx, client)
+	pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.ownNamespace(), Name: replicaName(w.replica)}
 	return func(err error) {
 		if err != nil {
 			writer.Write(pod, true, reasonRecordingFailed, "reviews are answered but not recorded: "+err.Error())
@@ -173,52 +160,15 @@ func recordingEvents(ctx context.Context, replica, namespace string, access *res
 	}, nil
 }
 
-// activated stores a configuration that becomes the active one.
-func (r *recording) activated(c *config.Config) {
-	r.recorder.Configuration(c.Digest, func() string {
-		documents, err := c.Encode(r.redactor.Object)
-		if err != nil {
-			r.log.Error("the recording lacks the configuration", "digest", c.Digest, "error", err.Error())
-		}
-		return string(documents)
-	})
-}
-
-// begin returns what begins to record a review, nil if nothing is recorded.
-func (r *recording) begin() func() *record.Trace {
-	if r == nil {
-		return nil
+// recordingDetails returns the condition of the recording for /readyz?verbose.
+func recordingDetails(s record.Stats) string {
+	if s.Err != nil {
+		return fmt.Sprintf("Recording=False since %s: %s (hint: reviews are answered all the same; the recording goes on by itself)",
+			s.Since.UTC().Format(time.RFC3339), strings.ReplaceAll(s.Err.Error(), "\n", "; "))
 	}
-	return r.recorder.Begin
-}
-
-// details returns the condition of the recording for /readyz?verbose.
-func (r *recording) details() []string {
-	if r == nil {
-		return nil
+	var dropped int64
+	for _, n := range s.Dropped {
+		dropped += n
 	}
-	s := r.recorder.Stats()
-	if s.Err == nil {
-		var dropped int64
-		for _, n := range s.Dropped {
-			dropped += n
-		}
-		return []string{fmt.Sprintf("Recording=True: %d reviews since the start, %d dropped", s.Recorded, dropped)}
-	}
-	return []string{fmt.Sprintf("Recording=False since %s: %s (hint: reviews are answered all the same; the recording goes on by itself)",
-		s.Since.UTC().Format(time.RFC3339), singleLine(s.Err))}
-}
-
-func singleLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
-
-// run writes until the context ends.
-func (r *recording) run(ctx context.Context, group *errgroup.Group, registry *prometheus.Registry) {
-	if r == nil {
-		return
-	}
-	registry.MustRegister(record.NewCollector(r.recorder))
-	group.Go(func() error {
-		r.recorder.Run(ctx)
-		return nil
-	})
+	return fmt.Sprintf("Recording=True: %d reviews since the start, %d dropped", s.Recorded, dropped)
 }

@@ -5,19 +5,17 @@ import (
 	"log/slog"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/rest"
-
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	manifest "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/leader"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
-	"github.com/gatehouse-dev/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 )
 
-// registrations are the webhook configurations that call this server, and what reads and writes them.
+// registrations are the webhook configurations that call this server.
 type registrations struct {
 	// reader is nil without names. Assumed reports whether they are the default because no flag names them: then nothing
 	// waits until they trust the certificate.
@@ -26,53 +24,54 @@ type registrations struct {
 	// writer is nil if nothing is written, and rules if only CAs are.
 	writer *registration.Writer
 	rules  *managedRules
-	// candidate is nil if the elected replica has nothing to do.
-	candidate *leader.Candidate
 }
 
-// registrations returns what reads and writes the webhook configurations, and the election of the replica that writes. Client is
-// that of certificates, nil without one.
-func (f *Options) registrations(access *rest.Config, client certs.Client, notify func(certs.Event), log *slog.Logger) (*registrations, error) {
-	r := &registrations{}
-	if access == nil {
-		return r, nil
+// addRegistrations adds what reads and writes the webhook configurations, and the election of the replica that writes.
+func (w *wiring) addRegistrations(context.Context) error {
+	if w.access == nil {
+		return nil
 	}
-	names, err := f.parsedRegistrations()
+	names, err := w.parsedRegistrations()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if r.assumed = f.CustomResources && !f.changed("registration") && len(names) == 0; r.assumed {
+	r := &w.called
+	if r.assumed = w.CustomResources && !w.changed("registration") && len(names) == 0; r.assumed {
 		names = []registration.Name{{Name: install.DefaultRegistration}}
 	}
-	access = rest.CopyConfig(access)
-	access.UserAgent = "gatehouse-registration/" + build.Version()
+	access, client := w.accessOf("registration"), w.certClient
 	if client == nil {
 		if client, err = certs.NewClient(access); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if len(names) > 0 {
-		r.reader = registration.NewReader(registration.ReaderConfig{Client: client, Names: names, Hosts: f.selfSigned, Log: log, Notify: notify})
-		writer := registration.WriterConfig{Client: client, Reader: r.reader, Notify: notify}
-		if f.ManageRegistration {
-			r.rules = &managedRules{log: log}
+		r.reader = registration.NewReader(registration.ReaderConfig{Client: client, Names: names, Hosts: w.selfSigned, Log: w.log, Notify: w.notify})
+		w.add(part{run: r.reader.Run})
+		writer := registration.WriterConfig{Client: client, Reader: r.reader, Notify: w.notify}
+		if w.ManageRegistration {
+			r.rules = &managedRules{log: w.log, complete: func() bool { return w.reconciler.CheckComplete() == nil }}
 			writer.Needs = r.rules.own
 		}
-		if f.ManageRegistration || f.publishesBundles() {
+		if w.ManageRegistration || w.publishesBundles() {
 			r.writer = registration.NewWriter(writer)
+			w.certMetrics.Writer(r.writer)
+			w.add(part{lead: r.writer.Lead})
 		}
 	}
-	if f.CustomResources || f.selfSignedSecret != "" || r.writer != nil {
-		access.QPS, access.Burst, access.Timeout = reportingQPS, reportingBurst, reportingTimeout
-		leases, err := certs.NewClient(access)
-		if err != nil {
-			return nil, err
-		}
-		r.candidate = leader.New(leader.Config{
-			Leases: leases.CoordinationV1(), Namespace: f.electionNamespace(), Name: install.DefaultGroup + "-leader", Replica: replicaName(f.replica), Log: log,
-		})
+	if !w.CustomResources && w.selfSignedSecret == "" && r.writer == nil {
+		return nil // the elected replica has nothing to do
 	}
-	return r, nil
+	access.QPS, access.Burst, access.Timeout = reportingQPS, reportingBurst, reportingTimeout
+	leases, err := certs.NewClient(access)
+	if err != nil {
+		return err
+	}
+	candidate := leader.New(leader.Config{
+		Leases: leases.CoordinationV1(), Namespace: w.electionNamespace(), Name: install.DefaultGroup + "-leader", Replica: replicaName(w.replica), Log: w.log,
+	})
+	w.add(part{metrics: candidate, run: endless(func(ctx context.Context) { candidate.Run(ctx, w.leads()...) })})
+	return nil
 }
 
 // electionNamespace returns the namespace of the Lease of the election: that of what the replicas share.
@@ -83,35 +82,39 @@ func (f *Options) electionNamespace() string {
 	return f.ownNamespace()
 }
 
-// trusted returns the reader of what must trust the certificate, nil without any.
-func (r *registrations) trusted() *registration.Reader {
-	if r.assumed {
+// notSent returns a function that returns remarks on what an object matches and the webhook
+// configurations do not send, and on what it costs that they send everything. It is nil while
+// these are not known. The configuration has the kinds of workloads.
+func (r *registrations) notSent(c *config.Config) func(object any) (notSent, warnings []string) {
+	if r.rules != nil {
+		r.rules.use(c)
+		r.writer.Poke()
+	}
+	if r.reader == nil {
 		return nil
 	}
-	return r.reader
-}
-
-// run reads, and writes while this replica is elected, until the context ends. Work is what else the elected replica does.
-func (r *registrations) run(ctx context.Context, group *errgroup.Group, c *certificates, publish bool, work []func(context.Context)) {
-	if r.reader != nil {
-		group.Go(func() error { return r.reader.Run(ctx) })
-	}
-	if r.candidate == nil {
-		return
-	}
-	if c.own != nil && publish {
-		r.writer.Publish(c.own)
-	}
-	if c.own != nil {
-		work = append(work, c.own.Lead)
-	}
-	if r.writer != nil {
-		work = append(work, r.writer.Lead)
-	}
-	group.Go(func() error {
-		r.candidate.Run(ctx, work...)
+	mutating, knowsMutating := r.reader.Mutating()
+	validating, knowsValidating := r.reader.Validating()
+	if !knowsMutating || !knowsValidating || r.assumed && len(mutating)+len(validating) == 0 {
 		return nil
-	})
+	}
+	ofProfiles, workloads, sent := manifest.ProfilesNotSent(mutating), workload.FromAPI(c.Workloads()), manifest.SentBy(validating)
+	if r.rules != nil {
+		sent = sent.Managed(r.writer.Hint())
+	}
+	return func(object any) (notSent, warnings []string) {
+		switch o := object.(type) {
+		case *v1alpha1.SidecarProfile:
+			return ofProfiles, nil
+		case *v1alpha1.AdmissionPolicy:
+			if r.rules != nil && manifest.MatchesEverything(o) {
+				warnings = []string{matchesEverything}
+			}
+			return manifest.NotSent(o, workloads, sent), warnings
+		default:
+			return nil, nil
+		}
+	}
 }
 
 // managedRules are the rules that the active configuration needs. It is safe for concurrent use.
