@@ -12,7 +12,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -38,13 +37,8 @@ type Spec struct {
 	User authenticationv1.UserInfo
 	// SubResource may be empty if the kind implies it, as Eviction does.
 	SubResource string
-	// Options may be nil, for the default ones with DryRun.
+	// Options may be nil, for the default ones.
 	Options []byte
-	DryRun  bool
-	// Resource may be nil, except for the scale subresource: then it is that of the kind.
-	Resource *metav1.GroupVersionResource
-	// Kind may be nil: then it is that of the object.
-	Kind *metav1.GroupVersionKind
 }
 
 // Build returns the request for a Spec. Its objects are those of the Spec, with their namespace. The error has everything that is wrong.
@@ -67,11 +61,7 @@ func (r *Resources) Build(s Spec) (admission.Request, error) {
 	if main.value == nil {
 		return admission.Request{}, errors.New("object: is missing, and so is oldObject")
 	}
-	kind := main.kind
-	if s.Kind != nil {
-		kind = schema.GroupVersionKind(*s.Kind)
-	}
-	gvr, as, err := r.resolve(&s, kind)
+	gvr, as, err := r.resolve(&s, main.kind)
 	problems := []error{err}
 	s.Operation = operation(&s)
 	problems = append(problems, checkObjects(&s, &object, &old)...)
@@ -94,7 +84,7 @@ func (r *Resources) Build(s Spec) (admission.Request, error) {
 	if gvr.Group == "" && gvr.Resource == "namespaces" {
 		namespace = name // as far as requests go, a namespace is in itself
 	}
-	requestKind, requestResource := metav1.GroupVersionKind(kind), metav1.GroupVersionResource(gvr)
+	requestKind, requestResource := metav1.GroupVersionKind(main.kind), metav1.GroupVersionResource(gvr)
 	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID:                UID,
 		Kind:               requestKind,
@@ -107,13 +97,13 @@ func (r *Resources) Build(s Spec) (admission.Request, error) {
 		Namespace:          namespace,
 		Operation:          s.Operation,
 		UserInfo:           s.User,
-		DryRun:             &s.DryRun,
+		DryRun:             new(false),
 		Options:            runtime.RawExtension{Raw: s.Options},
 		Object:             runtime.RawExtension{Raw: object.value},
 		OldObject:          runtime.RawExtension{Raw: old.value},
 	}}
 	if s.Options == nil {
-		req.Options.Raw = options(s.Operation, s.DryRun)
+		req.Options.Raw = options(s.Operation)
 	}
 	return req, nil
 }

@@ -10,7 +10,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // recorded are requests that kube-apiserver 1.37.0 sent to a webhook for
@@ -75,15 +74,16 @@ func TestBuildsWhatTheAPIServerSends(t *testing.T) {
 	t.Parallel()
 	resources := NewResources(nil)
 	for name, want := range recorded(t) {
+		if want.SubResource == "scale" || *want.DryRun {
+			continue // no manifest says this of itself
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := Spec{
 				Object: without(t, want.Object.Raw), OldObject: without(t, want.OldObject.Raw),
-				Namespace: "shop", User: want.UserInfo, DryRun: *want.DryRun,
+				Namespace: "shop", User: want.UserInfo,
 			}
 			switch want.SubResource {
-			case "scale":
-				s.Resource = &want.Resource
 			case "status", "ephemeralcontainers", "binding":
 				s.SubResource = want.SubResource
 			}
@@ -138,10 +138,6 @@ func TestBuild(t *testing.T) {
 			Spec{Object: []byte(`{"apiVersion":"v1","kind":"Binding","metadata":{"name":"a","namespace":"shop"}}`)},
 			`CREATE v1/bindings "" shop/a {"apiVersion":"v1","kind":"Binding","metadata":{"name":"a","namespace":"shop"}} `,
 		},
-		"a resource that is named": {
-			Spec{Object: []byte(`{"apiVersion":"example.org/v1","kind":"Ox","metadata":{"name":"a"}}`), Namespace: "shop", Resource: &metav1.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "oxen"}},
-			`CREATE example.org/v1/oxen "" shop/a {"metadata":{"namespace":"shop","name":"a"},"apiVersion":"example.org/v1","kind":"Ox"} `,
-		},
 		"an unknown kind without a namespace": {
 			Spec{Object: []byte(`{"apiVersion":"example.org/v1","kind":"Ox","metadata":{"name":"a"}}`)},
 			`CREATE example.org/v1/oxes "" /a {"apiVersion":"example.org/v1","kind":"Ox","metadata":{"name":"a"}} `,
@@ -149,14 +145,6 @@ func TestBuild(t *testing.T) {
 		"a subresource that nobody knows": {
 			Spec{Object: []byte(pod), OldObject: []byte(pod), Namespace: "shop", SubResource: "future"},
 			`UPDATE v1/pods "future" shop/a {"metadata":{"namespace":"shop","name":"a"},"apiVersion":"v1","kind":"Pod","spec":{"x":1.50}} {"metadata":{"namespace":"shop","name":"a"},"apiVersion":"v1","kind":"Pod","spec":{"x":1.50}}`,
-		},
-		"a scale that is read for an update": {
-			Spec{
-				Object:    []byte(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"d","namespace":"shop"}}`),
-				OldObject: []byte(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"d","namespace":"shop"}}`),
-				Resource:  &metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"},
-			},
-			`UPDATE apps/v1/statefulsets "scale" shop/d {"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"d","namespace":"shop"}} {"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"d","namespace":"shop"}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,8 +211,7 @@ func TestBuildRefuses(t *testing.T) {
 		"exec of a pod":           {Spec{Object: pod, SubResource: "exec"}, `object: kind "Pod" is not that of pods/exec: it must be a PodExecOptions of v1`},
 		"proxy of a pod":          {Spec{Object: pod, SubResource: "proxy"}, `object: kind "Pod" is not that of pods/proxy: it must be a PodProxyOptions of v1`},
 		"attach with exec":        {Spec{Object: exec, Name: "a", Namespace: "shop", SubResource: "attach"}, `object: kind "PodExecOptions" is that of the subresource "exec", and not of "attach"`},
-		"exec into a service":     {Spec{Object: exec, Name: "a", Namespace: "shop", Resource: &metav1.GroupVersionResource{Version: "v1", Resource: "services"}}, `object: kind "PodExecOptions" is that of pods/exec, and not of "services"`},
-		"scale of nobody knows":   {Spec{Object: scale, OldObject: scale}, `resource: is missing: a Scale is the subresource "scale" of many resources (hint: say of which, as in apps/v1 deployments)`},
+		"scale of nobody knows":   {Spec{Object: scale, OldObject: scale}, `object: a Scale is that of the subresource "scale" of many resources, and does not say of which`},
 		"scale of the wrong kind": {Spec{Object: pod, OldObject: pod, SubResource: "scale"}, `object: kind "Pod" is not that of pods/scale: it must be a Scale of autoscaling/v1`},
 		"options":                 {Spec{Object: pod, Options: []byte(`"x"`)}, `options: are no JSON object`},
 	} {

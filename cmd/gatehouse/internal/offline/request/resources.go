@@ -28,8 +28,7 @@ type Resource struct {
 
 // Resources are the resources of Kubernetes and of CustomResourceDefinitions. They are immutable.
 type Resources struct {
-	kinds     map[schema.GroupVersionKind]Resource
-	resources map[schema.GroupVersionResource]Resource
+	kinds map[schema.GroupVersionKind]Resource
 	// preferred has the preferred version of each kind.
 	preferred map[schema.GroupKind]schema.GroupVersionKind
 	preparer  Preparer
@@ -63,7 +62,6 @@ func (r *Resources) Prepare(object, old map[string]any, keepsStatus bool) {
 func NewResources(crds []*unstructured.Unstructured) *Resources {
 	r := &Resources{
 		kinds:     make(map[schema.GroupVersionKind]Resource),
-		resources: make(map[schema.GroupVersionResource]Resource),
 		preferred: make(map[schema.GroupKind]schema.GroupVersionKind),
 	}
 	object := reflect.TypeFor[metav1.Object]()
@@ -87,7 +85,7 @@ func NewResources(crds []*unstructured.Unstructured) *Resources {
 
 // With returns the resources with more kinds, which take precedence.
 func (r *Resources) With(kinds map[schema.GroupVersionKind]Resource) *Resources {
-	out := &Resources{kinds: maps.Clone(r.kinds), resources: maps.Clone(r.resources), preferred: maps.Clone(r.preferred), preparer: r.preparer}
+	out := &Resources{kinds: maps.Clone(r.kinds), preferred: maps.Clone(r.preferred), preparer: r.preparer}
 	for kind, as := range kinds {
 		out.know(kind, as)
 	}
@@ -124,7 +122,6 @@ func Versions(crd map[string]any, f func(kind schema.GroupVersionKind, plural st
 
 func (r *Resources) know(kind schema.GroupVersionKind, as Resource) {
 	r.kinds[kind] = as
-	r.resources[kind.GroupVersion().WithResource(as.Name)] = as
 	if last, known := r.preferred[kind.GroupKind()]; !known || isPreferred(kind, last) {
 		r.preferred[kind.GroupKind()] = kind
 	}
@@ -136,14 +133,6 @@ func (r *Resources) Of(gvk schema.GroupVersionKind) Resource {
 		return known
 	}
 	return Resource{Name: plural(gvk.Kind), Guessed: true}
-}
-
-// named returns the resource of that name.
-func (r *Resources) named(gvr schema.GroupVersionResource) Resource {
-	if known, ok := r.resources[gvr]; ok {
-		return known
-	}
-	return Resource{Name: gvr.Resource, Guessed: true}
 }
 
 // plural returns the usual plural of a kind, which is that of all kinds of Kubernetes.

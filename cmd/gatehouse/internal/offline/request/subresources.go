@@ -57,43 +57,31 @@ func SubresourceKind(resource schema.GroupVersionResource, name string) (schema.
 
 // resolve returns the resource of a request for a kind, and sets subresource and operation of the Spec if they are empty.
 func (r *Resources) resolve(s *Spec, kind schema.GroupVersionKind) (gvr schema.GroupVersionResource, as Resource, err error) {
-	named := s.Resource != nil
-	if named {
-		gvr = schema.GroupVersionResource(*s.Resource)
-		as = r.named(gvr)
-	}
 	for _, sub := range subresources() {
 		switch {
-		case sub.kind != kind || sub.also && s.SubResource == "" && !named:
+		case sub.kind != kind || sub.also && s.SubResource == "":
 			continue
 		case s.SubResource != "" && s.SubResource != sub.name:
 			return gvr, as, fmt.Errorf("object: kind %q is that of the subresource %q, and not of %q", kind.Kind, sub.name, s.SubResource)
-		case !named && sub.of.Resource == "":
-			return gvr, as, fmt.Errorf("resource: is missing: a %s is the subresource %q of many resources (hint: say of which, as in apps/v1 deployments)", kind.Kind, sub.name)
-		case named && sub.of.Resource != "" && gvr != sub.of:
-			return gvr, as, fmt.Errorf("object: kind %q is that of %s/%s, and not of %q", kind.Kind, sub.of.Resource, sub.name, gvr.Resource)
-		}
-		if !named {
-			gvr = sub.of
+		case sub.of.Resource == "":
+			return gvr, as, fmt.Errorf("object: a %s is that of the subresource %q of many resources, and does not say of which", kind.Kind, sub.name)
 		}
 		s.SubResource = sub.name
 		if s.Operation == "" && s.OldObject == nil {
 			s.Operation = sub.operation
 		}
-		return gvr, r.named(gvr), nil
+		return sub.of, Resource{Name: sub.of.Resource, ClusterScoped: sub.of.Resource == "nodes"}, nil
 	}
-	if !named {
-		as = r.Of(kind)
-		gvr = kind.GroupVersion().WithResource(as.Name)
-	}
-	if own, ok := SubresourceKind(gvr, s.SubResource); ok && s.Kind == nil {
+	as = r.Of(kind)
+	gvr = kind.GroupVersion().WithResource(as.Name)
+	if own, ok := SubresourceKind(gvr, s.SubResource); ok {
 		return gvr, as, fmt.Errorf("object: kind %q is not that of %s/%s: it must be a %s of %s", kind.Kind, gvr.Resource, s.SubResource, own.Kind, own.GroupVersion())
 	}
 	return gvr, as, nil
 }
 
 // options returns the default options of an operation. A CONNECT has none: its object is the options.
-func options(operation admissionv1.Operation, dryRun bool) []byte {
+func options(operation admissionv1.Operation) []byte {
 	var kind string
 	switch operation {
 	case admissionv1.Create:
@@ -105,9 +93,5 @@ func options(operation admissionv1.Operation, dryRun bool) []byte {
 	case admissionv1.Connect:
 		return nil
 	}
-	text := `{"kind":"` + kind + `","apiVersion":"` + metav1.SchemeGroupVersion.Group + `/` + metav1.SchemeGroupVersion.Version + `"`
-	if dryRun {
-		text += `,"dryRun":["` + metav1.DryRunAll + `"]`
-	}
-	return []byte(text + "}")
+	return []byte(`{"kind":"` + kind + `","apiVersion":"` + metav1.SchemeGroupVersion.String() + `"}`)
 }

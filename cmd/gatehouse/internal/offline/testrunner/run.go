@@ -76,15 +76,6 @@ func (r *Runner) Check(all []*Case) diagnostic.List {
 	return found
 }
 
-// Requests calls f with each case and its request. Cases of which no request can be made are skipped.
-func (r *Runner) Requests(all []*Case, f func(*Case, admission.Request)) {
-	for _, c := range all {
-		if req, err := r.request(c); err == nil && !c.broken {
-			f(c, req)
-		}
-	}
-}
-
 // requestErrors returns the reasons why no request can be made of a case.
 func (c *Case) requestErrors(err error) diagnostic.List {
 	var found diagnostic.List
