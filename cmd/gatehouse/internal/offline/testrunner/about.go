@@ -1,11 +1,9 @@
 package testrunner
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -16,41 +14,6 @@ const (
 	upstreamKind = "ValidatingAdmissionPolicy"
 	mutatingKind = admit.MutationKind
 )
-
-// policyRules are the rules that a policy has.
-type policyRules struct {
-	kind, name string
-	// validations are the names of the rules in messages.
-	validations      []string
-	auditAnnotations int
-	podSecurity      bool
-}
-
-// policiesOf returns the policies of a configuration, by kind and name.
-func policiesOf(spec *policy.Spec, mutating *mutation.Spec) []policyRules {
-	var all []policyRules
-	for i := range mutating.Policies {
-		all = append(all, policyRules{kind: mutatingKind, name: mutating.Policies[i].Name})
-	}
-	for i := range spec.AdmissionPolicies {
-		p := &spec.AdmissionPolicies[i]
-		names := make([]string, len(p.Spec.Validations))
-		for k := range names {
-			names[k] = p.Spec.RuleName(k)
-		}
-		all = append(all, policyRules{ownKind, p.Name, names, len(p.Spec.AuditAnnotations), p.Spec.PodSecurity != nil})
-	}
-	for i := range spec.Policies {
-		p := &spec.Policies[i]
-		names := make([]string, len(p.Spec.Validations))
-		for k := range names {
-			names[k] = v1alpha1.IndexedRule(k)
-		}
-		all = append(all, policyRules{upstreamKind, p.Name, names, len(p.Spec.AuditAnnotations), false})
-	}
-	slices.SortStableFunc(all, func(a, b policyRules) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) })
-	return all
-}
 
 // About selects the policies that a test is about, by name or as kind/name. Nil selects all. It is immutable.
 type About struct {

@@ -26,28 +26,47 @@ type Names struct {
 
 // policyNames is a policy with the names of its rules in answers.
 type policyNames struct {
-	policyRules
-	rules []string
+	kind, name string
+	rules      []string
+}
+
+// add adds a policy with the names of its rules.
+func (k *Names) add(kind, name string, validations []string, auditAnnotations int) *policyNames {
+	p := policyNames{kind, name, append([]string{"matchConditions"}, validations...)}
+	for i := range auditAnnotations {
+		p.rules = append(p.rules, strict.Element("auditAnnotations", i))
+	}
+	k.policies = append(k.policies, p)
+	return &k.policies[len(k.policies)-1]
 }
 
 // NewNames returns the names in a configuration.
 func NewNames(spec *policy.Spec, mutating *mutation.Spec, profiles []sidecar.Profile) *Names {
 	k := &Names{}
-	for _, rules := range policiesOf(spec, mutating) {
-		p := policyNames{rules, append([]string{"matchConditions"}, rules.validations...)}
-		for i := range rules.validations {
-			p.rules = append(p.rules, v1alpha1.IndexedRule(i))
+	for i := range spec.AdmissionPolicies {
+		p := &spec.AdmissionPolicies[i]
+		var rules []string
+		for n := range p.Spec.Validations {
+			rules = append(rules, p.Spec.RuleName(n), v1alpha1.IndexedRule(n))
 		}
-		for i := range rules.auditAnnotations {
-			p.rules = append(p.rules, strict.Element("auditAnnotations", i))
-		}
-		if rules.podSecurity {
-			p.rules = append(p.rules, podSecurity)
+		names := k.add(ownKind, p.Name, rules, len(p.Spec.AuditAnnotations))
+		if p.Spec.PodSecurity != nil {
+			names.rules = append(names.rules, podSecurity)
 			for _, check := range podsecurity.Checks() {
-				p.rules = append(p.rules, podSecurity+"."+check)
+				names.rules = append(names.rules, podSecurity+"."+check)
 			}
 		}
-		k.policies = append(k.policies, p)
+	}
+	for i := range mutating.Policies {
+		k.add(mutatingKind, mutating.Policies[i].Name, nil, 0)
+	}
+	for i := range spec.Policies {
+		p := &spec.Policies[i]
+		var rules []string
+		for n := range p.Spec.Validations {
+			rules = append(rules, v1alpha1.IndexedRule(n))
+		}
+		k.add(upstreamKind, p.Name, rules, len(p.Spec.AuditAnnotations))
 	}
 	for i := range profiles {
 		k.profiles = append(k.profiles, profiles[i].Name)
