@@ -39,8 +39,6 @@ type SecretStore struct {
 	// Client is of the API server, and Namespace and Name are those of the Secret.
 	Client          Client
 	Namespace, Name string
-	// DryRun makes the API server check Request without persisting it.
-	DryRun bool
 }
 
 var _ Store = (*SecretStore)(nil)
@@ -110,11 +108,7 @@ func (s *SecretStore) Request(ctx context.Context, request string) error {
 	if err != nil {
 		return err
 	}
-	options := metav1.PatchOptions{FieldManager: "gatehouse-certs"}
-	if s.DryRun {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
-	_, err = s.secrets().Patch(ctx, s.Name, types.MergePatchType, patch, options)
+	_, err = s.secrets().Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "gatehouse-certs"})
 	return s.explain("patch", err)
 }
 

@@ -53,10 +53,6 @@ func TestConventions(t *testing.T) {
 				if strings.Contains(flag.Usage, "json") && !strings.Contains(flag.Usage, "yaml") {
 					problem("-o has json and no yaml: %s", flag.Usage)
 				}
-			case flag.Name == "dry-run":
-				if flag.NoOptDefVal != "client" || flag.Value.Set("server") != nil {
-					problem("--dry-run is not that of kubectl")
-				}
 			case flag.Value.Type() == "duration":
 				if err := flag.Value.Set("1d12h"); err != nil || flag.Value.String() != "36h0m0s" {
 					problem("--%s does not accept days: %v", flag.Name, err)
@@ -87,7 +83,7 @@ func TestUsageErrors(t *testing.T) {
 			case flag.NoOptDefVal == "":
 				wrong = append(wrong, []string{"--" + flag.Name})
 			}
-			if slices.Contains([]string{"duration", "int", "int64", "float64", "stringToString"}, flag.Value.Type()) || flag.Name == "dry-run" {
+			if slices.Contains([]string{"duration", "int", "int64", "float64", "stringToString"}, flag.Value.Type()) {
 				wrong = append(wrong, []string{"--" + flag.Name + "=soon"})
 			}
 		})

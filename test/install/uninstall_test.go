@@ -60,7 +60,7 @@ func TestUninstall(t *testing.T) {
 		return nil
 	}
 	support.Eventually(t, "the registrations are in force", blocked)
-	s.uninstall(t, s.Kubeconfig(), 0, "--dry-run=server")
+	s.uninstall(t, s.Kubeconfig(), 0, "--dry-run")
 	must(t, blocked())
 
 	hook := &variant{}

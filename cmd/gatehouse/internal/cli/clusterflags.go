@@ -76,6 +76,11 @@ func (f *ClusterFlags) Arguments() (words []string) {
 	return words
 }
 
+// AddDryRunFlag adds --dry-run to a command that writes to a cluster.
+func AddDryRunFlag(cmd *cobra.Command, value *bool) {
+	cmd.Flags().BoolVar(value, "dry-run", false, "change nothing and show what would be done")
+}
+
 // Words returns the flags, for a command in a hint.
 func (f *ClusterFlags) Words() string { return quoted(f.Arguments()) }
 

@@ -3,9 +3,7 @@ package certs
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,11 +35,10 @@ shows the state of a rotation and who trusts what, and 'certs rotate' requests a
 type commonFlags struct {
 	cli.ClusterFlags
 	secret, dir   string
-	namespace     string
 	registrations []string
 	hold          time.Duration
 	// dryRun is that of rotate.
-	dryRun cli.DryRun
+	dryRun bool
 
 	now func() time.Time
 }
@@ -49,7 +46,6 @@ type commonFlags struct {
 func (f *commonFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.secret, "secret", install.DefaultCASecret, "Secret with the CA, NAMESPACE/NAME, as in --self-signed-secret of serve")
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the Secret (default that of --secret)")
 	flags.StringVar(&f.dir, "dir", "", "directory with the CA in place of a Secret, as in --self-signed-dir of serve")
 	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; repeatable, empty for none (default "+install.DefaultRegistration+"; with --dir none)")
 	flags.DurationVar(&f.hold, "rotation-hold", certs.DefaultHold, "--rotation-hold of the servers, to show when a hold ends")
@@ -79,11 +75,10 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 	problems.Add(f.dir != "" && len(names) == 0 && f.Given(),
 		"--kubeconfig, --context and --in-cluster say where registrations are, and with --dir there are none (hint: --registration %s, or leave them out)", install.DefaultRegistration)
 	problems.Add(f.hold < 0, "--rotation-hold %s: must not be negative", cli.FormatDuration(f.hold))
-	problems = append(problems, f.applyNamespace(cmd.Flags().Changed("secret")))
 	namespace, name, err := install.ParseNamespacedName(f.secret)
 	problems.Add(err != nil, "--secret: %w (hint: %s)", err, install.DefaultCASecret)
 	problems.Add(err == nil && name == "", `--secret "": must not be empty`)
-	place := &storage{named: f.dir != "" || f.namespace != "" || cmd.Flags().Changed("secret")}
+	place := &storage{named: f.dir != "" || cmd.Flags().Changed("secret")}
 	for _, one := range names {
 		n, err := registration.ParseName(one)
 		problems.Add(err != nil, "--registration: %w", err)
@@ -103,7 +98,7 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 	if f.dir != "" {
 		place.store = certs.NewDirStore(f.dir)
 	} else {
-		place.store = &certs.SecretStore{Client: place.client, Namespace: namespace, Name: name, DryRun: f.dryRun.Server()}
+		place.store = &certs.SecretStore{Client: place.client, Namespace: namespace, Name: name}
 	}
 	return place, nil
 }
@@ -120,23 +115,6 @@ func (f *commonFlags) connect(place *storage) error {
 	if err != nil {
 		return fmt.Errorf("no client for the API server: %w", err)
 	}
-	return nil
-}
-
-// applyNamespace completes --secret by --namespace.
-func (f *commonFlags) applyNamespace(secretGiven bool) error {
-	namespace, name, named := strings.Cut(f.secret, "/")
-	switch {
-	case f.namespace == "":
-		return nil
-	case f.dir != "":
-		return errors.New("--dir and --namespace exclude each other")
-	case !named:
-		name = f.secret
-	case secretGiven && namespace != f.namespace:
-		return fmt.Errorf("--namespace %q: --secret %q is in another namespace", f.namespace, f.secret)
-	}
-	f.secret = f.namespace + "/" + name
 	return nil
 }
 

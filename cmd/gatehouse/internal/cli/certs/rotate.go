@@ -36,8 +36,7 @@ CA, waits as long again, and removes the old CA.
 
 With --wait it shows each step on standard error, and returns when the old CA is removed
 and every registration trusts only the new one. You can interrupt it: the rotation
-continues. With --dry-run it requests nothing; --dry-run=server makes the API server
-check the request.
+continues. With --dry-run it requests nothing.
 
 With --dir and no --registration, Gatehouse cannot read who trusts the CA. ca.crt holds
 both CAs as soon as the server has read the request: give it to the API server before
@@ -58,7 +57,7 @@ nothing was requested, or the state cannot be read.`,
 			if cmd.Flags().Changed("timeout") && !f.wait {
 				return errors.New("--timeout is for --wait")
 			}
-			if f.wait && f.dryRun.Active() {
+			if f.wait && f.dryRun {
 				return errors.New("--wait and --dry-run exclude each other: a dry run requests nothing to wait for")
 			}
 			if f.timeout <= 0 {
@@ -107,8 +106,8 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 	if seen.state == nil {
 		return fmt.Errorf("nothing was requested: %w", seen.unread())
 	}
-	report := &rotateReport{ID: f.now().UTC().Format(time.RFC3339Nano), Store: place.store.String(), DryRun: f.dryRun.Active()}
-	if !report.DryRun || f.dryRun.Server() && f.dir == "" {
+	report := &rotateReport{ID: f.now().UTC().Format(time.RFC3339Nano), Store: place.store.String(), DryRun: f.dryRun}
+	if !report.DryRun {
 		if err := place.store.Request(ctx, report.ID); err != nil {
 			return fmt.Errorf("nothing was requested: %w", err)
 		}

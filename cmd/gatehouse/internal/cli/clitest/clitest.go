@@ -55,11 +55,3 @@ spec:
     username: jane
 `
 )
-
-// Paths of the objects of an install in an API server.
-const (
-	SecretPath                  = "/api/v1/namespaces/gatehouse-system/secrets/gatehouse-ca" // #nosec G101 -- a path
-	LeasesPath                  = "/apis/coordination.k8s.io/v1/namespaces/gatehouse-system/leases"
-	MutatingConfigurationPath   = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gatehouse"
-	ValidatingConfigurationPath = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gatehouse"
-)

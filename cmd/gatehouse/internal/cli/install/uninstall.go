@@ -76,7 +76,7 @@ type uninstallFlags struct {
 	installFlags
 
 	yes    bool
-	dryRun cli.DryRun
+	dryRun bool
 	// lag is registrationsLag except in tests.
 	lag time.Duration
 }
@@ -100,13 +100,13 @@ func (f *uninstallFlags) run(ctx context.Context, client dynamic.Interface, host
 		_, err := fmt.Fprintf(s.Out, "nothing to delete: no webhook configuration %q\n", f.name)
 		return err
 	}
-	if !f.dryRun.Active() {
+	if !f.dryRun {
 		if err := f.confirm(found, host, s); err != nil {
 			return err
 		}
 	}
 	for _, d := range found {
-		verb := map[bool]string{false: "deleted", true: "would delete"}[f.dryRun.Active()]
+		verb := map[bool]string{false: "deleted", true: "would delete"}[f.dryRun]
 		if err := f.delete(ctx, d); err != nil {
 			return fmt.Errorf("%s/%s may remain: %w (hint: kubectl%s delete %s %s)", d.kind, f.name, err, f.Words(), strings.ToLower(d.kind), shell.Quote(f.name))
 		}
@@ -114,7 +114,7 @@ func (f *uninstallFlags) run(ctx context.Context, client dynamic.Interface, host
 			return err
 		}
 	}
-	if f.dryRun.Active() {
+	if f.dryRun {
 		return nil
 	}
 	sleep.Context(ctx, f.lag)
@@ -173,16 +173,13 @@ func (f *uninstallFlags) confirm(found []deletion, host string, s cli.Streams) e
 	return nil
 }
 
-// delete deletes the configuration that was found and no other one of its name, and waits until it is gone.
+// delete deletes the configuration that was found and no other one of its name, and waits until it is gone. A dry run deletes nothing.
 func (f *uninstallFlags) delete(ctx context.Context, d deletion) error {
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &d.uid}}
-	if f.dryRun.Server() {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
-	if f.dryRun == cli.DryRunClient {
+	if f.dryRun {
 		return nil
 	}
-	if err := d.client.Delete(ctx, f.name, options); err != nil && !apierrors.IsNotFound(err) || f.dryRun.Server() {
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &d.uid}}
+	if err := d.client.Delete(ctx, f.name, options); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	for {

@@ -97,7 +97,7 @@ type tokenFlags struct {
 	ttl                      time.Duration
 	output                   string
 	wait                     bool
-	dryRun                   cli.DryRun
+	dryRun                   bool
 	tokenPlace
 
 	now    func() time.Time
@@ -134,9 +134,9 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	switch {
-	case f.dryRun.Active() && f.config != "":
+	case f.dryRun && f.config != "":
 		return f.printDryRun(s, "would write "+store.TokenFile(issued.Document.Name), issued)
-	case f.dryRun.Active():
+	case f.dryRun:
 		return f.printDryRun(s, "would print the document", issued)
 	case f.config == "":
 		return f.print(s, "", issued, true)

@@ -40,14 +40,11 @@ func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *
 	if err := f.waitBehind(ctx, &known, issued); err != nil {
 		return err
 	}
-	if f.dryRun != cli.DryRunClient {
-		if err := f.create(ctx, cluster, issued); err != nil {
-			return err
-		}
-	}
-	if f.dryRun.Active() {
-		issued.Document.ObjectMeta = documentMeta(&issued.Document)
+	if f.dryRun {
 		return f.printDryRun(s, "would create AccessToken/"+issued.Document.Name+" in the cluster", *issued)
+	}
+	if err := f.create(ctx, cluster, issued); err != nil {
+		return err
 	}
 	made := []authn.Token{{AccessToken: issued.Document}}
 	remove := func() error { return cluster.Delete(context.WithoutCancel(ctx), made, false)[0].Err }
@@ -115,12 +112,7 @@ func documentMeta(token *v1alpha1.AccessToken) metav1.ObjectMeta {
 
 // create makes the object.
 func (f *tokenFlags) create(ctx context.Context, cluster *tokens.Cluster, issued *issuedToken) error {
-	var err error
-	if f.dryRun.Server() {
-		err = cluster.CheckCreate(ctx, &issued.Document)
-	} else {
-		_, err = cluster.Create(ctx, &issued.Document)
-	}
+	_, err := cluster.Create(ctx, &issued.Document)
 	switch {
 	case errors.Is(err, tokens.ErrExists):
 		id := issued.Document.Name

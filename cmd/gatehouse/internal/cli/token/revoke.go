@@ -47,9 +47,8 @@ directories and issuers give; the servers warn about a name that no user can hav
 
 An id can also be given as a whole access token, for example one that leaked.
 
-With --dry-run nothing changes; --dry-run=server makes the API server check each
-change, which shows missing permissions. With -o json standard output has an object
-with the deleted tokens and the TokenRevocation.
+With --dry-run nothing changes. With -o json standard output has an object with the
+deleted tokens and the TokenRevocation.
 
 Exit codes: 0 revoked, 1 there is no such token or user, 2 bad usage, or something
 could not be deleted, or some documents cannot be read and may contain the token.
@@ -84,7 +83,7 @@ type tokenRevokeFlags struct {
 	tokenPlace
 	user, reason, output string
 	unknownUser          bool
-	dryRun               cli.DryRun
+	dryRun               bool
 	ids                  []string
 	// report is what was done.
 	report revokeReport
@@ -157,7 +156,7 @@ func (f *tokenRevokeFlags) revoke(ctx context.Context, s cli.Streams) error {
 	if f.output != "json" {
 		return err
 	}
-	f.report.DryRun = f.dryRun.Active()
+	f.report.DryRun = f.dryRun
 	if f.report.Removed == nil {
 		f.report.Removed = []removedToken{} // nothing is no null
 	}
@@ -187,7 +186,7 @@ func (f *tokenRevokeFlags) withdraw(ctx context.Context, s cli.Streams, store to
 	problems := []error{err}
 	if f.user != "" || removed > 0 {
 		_, _ = io.WriteString(s.Err, f.effect()) // a remark
-		if !f.dryRun.Active() && !f.Given() {
+		if !f.dryRun && !f.Given() {
 			problems = append(problems, listingErrorAfter(f.config, listing))
 		}
 	}
@@ -204,10 +203,10 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 	slices.SortFunc(wanted, func(a, b authn.Token) int { return strings.Compare(a.Name, b.Name) })
 	var problems []error
 	missing, verb := slices.Clone(f.ids), "removed"
-	if f.dryRun.Active() {
+	if f.dryRun {
 		verb = "would remove"
 	}
-	for i, r := range f.delete(ctx, store, wanted) {
+	for i, r := range store.Delete(ctx, wanted, f.dryRun) {
 		if errors.Is(r.Err, tokens.ErrNotFound) {
 			continue // somebody else was faster
 		}
@@ -231,26 +230,6 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 	}
 	after, err := store.List(ctx)
 	return removed, &after, errors.Join(append(problems, err)...)
-}
-
-// delete removes tokens. It sends nothing to a cluster with --dry-run=client.
-func (f *tokenRevokeFlags) delete(ctx context.Context, store tokens.Store, wanted []authn.Token) []tokens.Removal {
-	if !f.Given() || f.dryRun != cli.DryRunClient {
-		return store.Delete(ctx, wanted, f.dryRun.Active())
-	}
-	removals := make([]tokens.Removal, len(wanted))
-	for i := range wanted {
-		removals[i].ID = wanted[i].Name
-	}
-	return removals
-}
-
-// write stores a revocation and returns its place. It sends nothing to a cluster with --dry-run=client.
-func (f *tokenRevokeFlags) write(ctx context.Context, store tokens.Store, revocation *v1alpha1.TokenRevocation) (string, error) {
-	if f.Given() && f.dryRun == cli.DryRunClient {
-		return "", nil
-	}
-	return store.Revoke(ctx, revocation, f.dryRun.Active())
 }
 
 // notThere returns the error for an id of which no document can be read. It is a plain
@@ -327,14 +306,14 @@ func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s cli.Streams, store 
 	}
 	verb := "would write"
 	report := &writtenRevocation{Name: revocation.Name, User: authenticationv1.UserInfo{Username: f.user}, IssuedBefore: before.UTC()}
-	place, err := f.write(ctx, store, revocation)
+	place, err := store.Revoke(ctx, revocation, f.dryRun)
 	if errors.Is(err, tokens.ErrRefused) {
 		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was revoked:\n%w", err)}
 	}
 	if err != nil {
 		return fmt.Errorf("nothing was revoked: %w", err)
 	}
-	if !f.dryRun.Active() {
+	if !f.dryRun {
 		verb, report.File = "wrote", f.file(place)
 	}
 	f.report.Revocation = report
@@ -354,7 +333,7 @@ func (f *tokenRevokeFlags) placeText(place string) string {
 func (f *tokenRevokeFlags) effect() string {
 	servers := "servers that read " + f.config
 	switch {
-	case f.dryRun.Active():
+	case f.dryRun:
 		return "nothing was changed\n"
 	case f.Given():
 		servers = "servers with --custom-resources"

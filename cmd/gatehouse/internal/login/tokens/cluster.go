@@ -48,7 +48,7 @@ func NewCluster(client dynamic.Interface) *Cluster {
 // server gives it: its creationTimestamp, by which it is revoked, is the API
 // server's time. The error of a token that is refused is ErrRefused.
 func (c *Cluster) Create(ctx context.Context, token *v1alpha1.AccessToken) (string, error) {
-	made, err := c.create(ctx, c.tokens, tokenResource, token, false)
+	made, err := c.create(ctx, c.tokens, tokenResource, token)
 	if err != nil {
 		return object(kind, token.Name), err
 	}
@@ -56,20 +56,18 @@ func (c *Cluster) Create(ctx context.Context, token *v1alpha1.AccessToken) (stri
 	return object(kind, token.Name), nil
 }
 
-// CheckCreate asks the API server whether Create would succeed, and creates nothing. Its errors are those of Create.
-func (c *Cluster) CheckCreate(ctx context.Context, token *v1alpha1.AccessToken) error {
-	_, err := c.create(ctx, c.tokens, tokenResource, token, true)
-	return err
-}
-
 // Revoke makes the object of the revocation. The error of one that is refused is
-// ErrRefused.
+// ErrRefused. A dry run asks nobody.
 func (c *Cluster) Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation, dryRun bool) (string, error) {
-	_, err := c.create(ctx, c.revocations, revocationResource, revocation, dryRun)
-	return object(revocation.Kind, revocation.Name), err
+	place := object(revocation.Kind, revocation.Name)
+	if dryRun {
+		return place, nil
+	}
+	_, err := c.create(ctx, c.revocations, revocationResource, revocation)
+	return place, err
 }
 
-func (*Cluster) create(ctx context.Context, client dynamic.ResourceInterface, resource string, document metav1.Object, dryRun bool) (*unstructured.Unstructured, error) {
+func (*Cluster) create(ctx context.Context, client dynamic.ResourceInterface, resource string, document metav1.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(document)
 	if err != nil {
 		return nil, err
@@ -77,9 +75,7 @@ func (*Cluster) create(ctx context.Context, client dynamic.ResourceInterface, re
 	u := &unstructured.Unstructured{Object: content}
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(content, "status")
-	made, err := client.Create(ctx, u, metav1.CreateOptions{
-		FieldManager: manager, FieldValidation: metav1.FieldValidationStrict, DryRun: dryRuns(dryRun),
-	})
+	made, err := client.Create(ctx, u, metav1.CreateOptions{FieldManager: manager, FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
 		return nil, explain(err, "create", resource, document.GetName())
 	}
@@ -186,30 +182,26 @@ func each(ctx context.Context, client dynamic.ResourceInterface, resource string
 }
 
 // Delete deletes the tokens' objects, each only if it is still the one that was
-// listed. In a dry run the API server is asked all the same, and deletes nothing.
+// listed. A dry run asks nobody.
 func (c *Cluster) Delete(ctx context.Context, tokens []authn.Token, dryRun bool) []Removal {
 	removals := make([]Removal, len(tokens))
 	for i := range tokens {
-		removals[i] = Removal{ID: tokens[i].Name, Place: object(kind, tokens[i].Name), Err: c.delete(ctx, &tokens[i], dryRun)}
+		removals[i] = Removal{ID: tokens[i].Name, Place: object(kind, tokens[i].Name)}
+		if !dryRun {
+			removals[i].Err = c.delete(ctx, &tokens[i])
+		}
 	}
 	return removals
 }
 
-func (c *Cluster) delete(ctx context.Context, token *authn.Token, dryRun bool) error {
-	options := metav1.DeleteOptions{DryRun: dryRuns(dryRun)}
+func (c *Cluster) delete(ctx context.Context, token *authn.Token) error {
+	var options metav1.DeleteOptions
 	if token.UID != "" {
 		// Its status may have been written since, which is no other token. Its spec
 		// never changes.
 		options.Preconditions = &metav1.Preconditions{UID: &token.UID}
 	}
 	return explain(c.tokens.Delete(ctx, token.Name, options), "delete", tokenResource, token.Name)
-}
-
-func dryRuns(dryRun bool) []string {
-	if dryRun {
-		return []string{metav1.DryRunAll}
-	}
-	return nil
 }
 
 // object returns the name of an object for people.

@@ -44,8 +44,8 @@ type Store interface {
 	List(ctx context.Context) (Listing, error)
 	// Delete removes tokens, as List has given them, and says of each what became
 	// of it, in their order. The errors of single ones are ErrNotFound,
-	// ErrNotRemovable and ErrChanged. A dry run changes nothing and has the same
-	// result.
+	// ErrNotRemovable and ErrChanged. A dry run changes nothing; of files it has
+	// the same result.
 	Delete(ctx context.Context, tokens []authn.Token, dryRun bool) []Removal
 	// Revoke keeps a revocation, and says where. The error of a name that is taken
 	// is ErrExists. A dry run keeps nothing.
