@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -51,6 +52,8 @@ type connections struct {
 
 	mu  sync.Mutex
 	all map[*connection]struct{}
+	// accepted counts the connections.
+	accepted int64
 	// weight is that of all.
 	weight int64
 }
@@ -76,6 +79,8 @@ type connection struct {
 	since atomic.Int64
 	// isUsed is set once a whole call has come.
 	isUsed atomic.Bool
+	// order is that in which connections were accepted.
+	order int64
 	// weight is changed with the lock. It is 0 with a verified client certificate.
 	weight atomic.Int64
 }
@@ -133,6 +138,8 @@ func (l *connections) add(conn net.Conn, expires time.Time) *connection {
 	if l.all == nil {
 		l.all = make(map[*connection]struct{})
 	}
+	l.accepted++
+	c.order = l.accepted
 	l.all[c] = struct{}{}
 	c.timer = time.AfterFunc(l.firstCall, c.closeIdle)
 	l.mu.Unlock()
@@ -189,7 +196,7 @@ func (l *connections) expendable(last *connection) *connection {
 
 // goesBefore reports whether a connection is closed before another one whose client is as known: one without a whole call in progress, then
 // the heavier one if the clients are not known, then one of a client that does not hold less than the average, then the one over which
-// nothing has come for longer.
+// nothing has come for longer, and of several the one that was accepted first.
 func (c *connection) goesBefore(other *connection) bool {
 	if busy := c.whole.Load() > 0; busy != (other.whole.Load() > 0) {
 		return !busy
@@ -200,7 +207,7 @@ func (c *connection) goesBefore(other *connection) bool {
 	if modest := c.client.IsModest(clients.Connections); modest != other.client.IsModest(clients.Connections) {
 		return !modest
 	}
-	return c.since.Load() < other.since.Load()
+	return cmp.Or(cmp.Compare(c.since.Load(), other.since.Load()), cmp.Compare(c.order, other.order)) < 0
 }
 
 // close closes the connection at once: the TLS layer's own Close would wait for the
