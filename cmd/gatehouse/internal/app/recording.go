@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -83,7 +81,7 @@ func isBelow(path, dir string) bool {
 }
 
 // addRecording adds what records reviews.
-func (w *wiring) addRecording(ctx context.Context) error {
+func (w *wiring) addRecording(context.Context) error {
 	f := &w.Recording
 	if f.dir == "" {
 		return nil
@@ -92,14 +90,10 @@ func (w *wiring) addRecording(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	notify, err := w.recordingEvents(ctx)
-	if err != nil {
-		return err
-	}
 	size, _ := f.bytes() // checked with the flags
 	w.log.Info("recording enabled", "dir", f.dir, "maxBytes", size, "maxAge", f.maxAge.String())
 	recorder := record.New(record.Options{
-		Dir: f.dir, Replica: replicaName(w.replica), Rules: rules, MaxBytes: size, MaxAge: f.maxAge, Notify: notify, Log: w.log,
+		Dir: f.dir, Replica: replicaName(w.replica), Rules: rules, MaxBytes: size, MaxAge: f.maxAge, Log: w.log,
 	})
 	w.reviews.Begin = recorder.Begin
 	activated := w.current.Activated
@@ -131,33 +125,6 @@ func (f *RecordingOptions) rules(log *slog.Logger) (record.Rules, error) {
 		return rules, fmt.Errorf("--record-config: the configuration is invalid:\n%s", strings.Join(all, "\n"))
 	}
 	return rules, nil
-}
-
-// The reasons of Events about a recording.
-const (
-	reasonRecordingFailed   = "RecordingFailed"
-	reasonRecordingRestored = "RecordingRestored"
-)
-
-// recordingEvents returns what writes Events about the pod when recording fails and when it goes on. It is
-// nil without a cluster.
-func (w *wiring) recordingEvents(ctx context.Context) (func(error), error) {
-	if w.access == nil {
-		return nil, nil //nolint:nilnil // nobody reads Events
-	}
-	client, err := certs.NewClient(w.accessOf("recording"))
-	if err != nil {
-		return nil, err
-	}
-	writer := w.events(ctx, client)
-	pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.ownNamespace(), Name: replicaName(w.replica)}
-	return func(err error) {
-		if err != nil {
-			writer.Write(pod, true, reasonRecordingFailed, "reviews are answered but not recorded: "+err.Error())
-			return
-		}
-		writer.Write(pod, false, reasonRecordingRestored, "reviews are recorded again")
-	}, nil
 }
 
 // recordingDetails returns the condition of the recording for /readyz?verbose.

@@ -83,10 +83,10 @@ func (j *joined) add(ctx context.Context, out io.Writer, path string, since time
 			j.unfinished++
 			fallthrough
 		case errors.Is(err, io.EOF):
-			j.addGaps(reader)
+			j.gaps += reader.Missing()
 			return nil, nil
 		default:
-			j.addGaps(reader)
+			j.gaps += reader.Missing()
 			return err, nil
 		}
 		if review != nil {
@@ -99,12 +99,6 @@ func (j *joined) add(ctx context.Context, out io.Writer, path string, since time
 		if _, err := out.Write(text); err != nil {
 			return nil, fmt.Errorf("write the recording: %w", cli.Cause(err))
 		}
-	}
-}
-
-func (j *joined) addGaps(reader *record.Reader) {
-	for _, gap := range reader.Gaps() {
-		j.gaps += gap.Reviews
 	}
 }
 

@@ -104,9 +104,5 @@ func joinedText(t *testing.T, path string) string {
 			reviews = append(reviews, one.ID+" "+strings.Trim(string(r.Segment().Object(digest)), `"`))
 		})
 	}
-	var missing int64
-	for _, gap := range r.Gaps() {
-		missing += gap.Reviews
-	}
-	return fmt.Sprintf("%s; %d missing", strings.Join(reviews, ", "), missing)
+	return fmt.Sprintf("%s; %d missing", strings.Join(reviews, ", "), r.Missing())
 }

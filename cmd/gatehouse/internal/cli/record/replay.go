@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -115,13 +112,6 @@ func (f *replayFlags) check(now time.Time) error {
 	return errs.Err()
 }
 
-// garbage is the GC percentage of a replay: the decisions of a review are garbage at once, and a replay has little else in
-// memory. Near softMemory bytes, less garbage is left.
-const (
-	garbage    = 200
-	softMemory = 72 << 20
-)
-
 // run replays recordings.
 func (f *replayFlags) run(ctx context.Context, s cli.Streams, args []string) error {
 	sources, problems := replay.Sources(args)
@@ -141,12 +131,6 @@ func (f *replayFlags) run(ctx context.Context, s cli.Streams, args []string) err
 	if f.show != "" {
 		return f.showReview(ctx, s, sources, candidate, against)
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
-		if debug.SetMemoryLimit(-1) == math.MaxInt64 { // nobody has set GOMEMLIMIT
-			debug.SetMemoryLimit(softMemory)
-		}
-	}
 	progress, begin := cli.NewLiveLine(s.Err), time.Now()
 	var keep func(*replay.Subject) bool
 	if !f.filter.isEmpty() {
@@ -154,8 +138,10 @@ func (f *replayFlags) run(ctx context.Context, s cli.Streams, args []string) err
 	}
 	report, err := replay.Run(ctx, replay.Options{
 		Sources: sources, Candidate: candidate, Against: against, Keep: keep,
-		Progress: func(done replay.Progress) {
-			progress.Show(func() string { return progressText(done, time.Since(begin)) })
+		Progress: func(reviews int64) {
+			progress.Show(func() string {
+				return fmt.Sprintf("%d reviews, %.0f/s", reviews, float64(reviews)/time.Since(begin).Seconds())
+			})
 		},
 	})
 	progress.Clear()
@@ -181,14 +167,4 @@ func candidateOf(flag, value string) (*replay.Candidate, error) {
 		return nil, err
 	}
 	return replay.Load(value)
-}
-
-// progressText says how far a replay is, with the rate and the remaining time.
-func progressText(done replay.Progress, elapsed time.Duration) string {
-	text := fmt.Sprintf("%d reviews, %.0f/s", done.Reviews, float64(done.Reviews)/max(elapsed, time.Millisecond).Seconds())
-	if done.Size > 0 && done.Read > 0 {
-		part := min(1, float64(done.Read)/float64(done.Size))
-		text += fmt.Sprintf(", %.0f %%, %s left", 100*part, time.Duration(float64(elapsed)*(1-part)/part).Round(time.Second))
-	}
-	return text
 }

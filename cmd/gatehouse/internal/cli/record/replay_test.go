@@ -45,7 +45,7 @@ func hostileReport() *replayReport {
 		report.Problems = append(report.Problems, text)
 		report.Notes = append(report.Notes, text)
 		answer := &replay.Answer{
-			Decision: "denied", Message: text, Warnings: []string{text, text}, Patch: text, User: text, Groups: []string{text},
+			Decision: "denied", Message: text, Warnings: []string{text, text}, Patch: text,
 		}
 		report.Groups = append(report.Groups, replay.Group{
 			Change: change, Rule: replay.Rule{Kind: text, Name: text, Rule: text}, Namespace: text, Kind: text, Reviews: 1,
@@ -97,27 +97,13 @@ func TestHostileReviewIsInert(t *testing.T) {
 	for _, text := range hostileTexts() {
 		shown := replayedReview{
 			Review:    replay.Subject{Recording: text, ID: text, Endpoint: text, User: text, Operation: text, Kind: text, Namespace: text, Name: text, Workload: text},
-			Before:    &replay.Answer{Decision: text, Message: text, Warnings: []string{text}, User: text},
+			Before:    &replay.Answer{Decision: text, Message: text, Warnings: []string{text}},
 			Undecided: text, Diff: "--- before\n+" + text + "\n",
 			Profiles: []replayedProfile{{Profile: text, Detail: text, Steps: []string{text}}},
 		}
 		var out bytes.Buffer
 		shown.print(&out, true)
 		checkInert(t, strings.ReplaceAll(out.String(), "\ufffd", "?"))
-	}
-}
-
-// TestReplayProgress shows the rate and the remaining time.
-func TestReplayProgress(t *testing.T) {
-	t.Parallel()
-	for want, done := range map[string]replay.Progress{
-		"1000 reviews, 500/s, 20 %, 8s left":  {Reviews: 1000, Read: 20, Size: 100},
-		"1000 reviews, 500/s, 100 %, 0s left": {Reviews: 1000, Read: 120, Size: 100},
-		"1000 reviews, 500/s":                 {Reviews: 1000, Read: 120},
-	} {
-		if got := progressText(done, 2*time.Second); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
 	}
 }
 

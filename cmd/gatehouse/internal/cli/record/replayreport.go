@@ -173,14 +173,8 @@ func answerText(a *replay.Answer) string {
 	if text == "unknown" {
 		text = "cannot decide"
 	}
-	switch {
-	case a.Message != "":
+	if a.Message != "" {
 		text += ": " + cli.Inert(a.Message)
-	case a.User != "":
-		text += " as " + cli.InertName(a.User)
-		if len(a.Groups) > 0 {
-			text += " with groups " + nameList(a.Groups, false)
-		}
 	}
 	if len(a.Warnings) > 0 {
 		text += ", warning: " + cli.Inert(a.Warnings[0])

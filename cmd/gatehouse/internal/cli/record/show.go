@@ -175,19 +175,7 @@ func (f *showFlags) run(ctx context.Context, s cli.Streams, args []string) error
 	case len(problems) > 0:
 		return errors.Join(problems...)
 	case listing.shown == 0:
-		return &cli.ExitError{Code: cli.ExitNo, Err: f.noMatch()}
-	default:
-		return nil
-	}
-}
-
-// noMatch returns the error if no review is selected, nil if the filters explain it.
-func (f *showFlags) noMatch() error {
-	switch {
-	case f.id != "":
-		return fmt.Errorf("--id %q: no review that is selected has an ID that begins like this", f.id)
-	case slices.Contains(f.decisions, string(review.Refused)) && !slices.Contains(f.decisions, string(review.Denied)):
-		return errors.New("no request was refused because it was no valid review (hint: --decision denied selects what policies and profiles refused)")
+		return &cli.ExitError{Code: cli.ExitNo}
 	default:
 		return nil
 	}
@@ -200,14 +188,14 @@ type listing struct {
 	remarks io.Writer
 
 	read, shown, denied, missing int64
-	gaps, unfinished             int
+	unfinished                   int
 	// failed is the error of standard output, which ends the listing.
 	failed error
 }
 
 // file lists the reviews of a file.
 func (l *listing) file(ctx context.Context, source *replay.Source) error {
-	gaps, err := replay.Each(ctx, source, func(reader *record.Reader, one *record.Review) error {
+	missing, err := replay.Each(ctx, source, func(reader *record.Reader, one *record.Review) error {
 		l.read++
 		if !l.flags.filter.hasTime(one.Time) {
 			return nil
@@ -230,10 +218,7 @@ func (l *listing) file(ctx context.Context, source *replay.Source) error {
 		l.failed = l.out.write(&row)
 		return l.failed
 	})
-	for _, gap := range gaps {
-		l.gaps++
-		l.missing += gap.Reviews
-	}
+	l.missing += missing
 	if errors.Is(err, record.ErrUnfinished) {
 		l.unfinished++
 		return nil
@@ -248,7 +233,7 @@ func (l *listing) sum() {
 		text += fmt.Sprintf(", %d denied", l.denied)
 	}
 	if l.missing > 0 {
-		text += fmt.Sprintf("; %d more could not be recorded, in %s", l.missing, diagnostic.Count(l.gaps, "gap"))
+		text += fmt.Sprintf("; %d more could not be recorded", l.missing)
 	}
 	if l.unfinished > 0 {
 		text += fmt.Sprintf("; without an end yet, as of a server that runs: %s", diagnostic.Count(l.unfinished, "segment"))

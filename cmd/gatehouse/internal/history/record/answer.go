@@ -3,7 +3,6 @@ package record
 import (
 	"cmp"
 	"encoding/base64"
-	"encoding/binary"
 	"slices"
 	"strings"
 
@@ -72,12 +71,6 @@ func appendMembers(dst []byte, v rawjson.Value, value func(dst []byte, name, v r
 // searcher finds redacted values in an answer.
 type searcher struct {
 	found *Found
-	// windows has a bit for each eight bytes that a text has which holds a value: most texts hold none.
-	windows  [512]uint64
-	prepared bool
-	// always is true if the windows do not tell.
-	always bool
-
 	// long are the values that are searched for everywhere, the longest first, and env are names and values of environment variables. They
 	// are nil until they are needed.
 	long []string
@@ -86,74 +79,13 @@ type searcher struct {
 
 // append appends a value in which the redacted values are redacted wherever they occur.
 func (s *searcher) append(dst []byte, v rawjson.Value) []byte {
-	if !s.mayHold(v) {
+	if len(s.found.values) == 0 {
 		return append(dst, v...)
 	}
 	if s.env == nil {
 		s.collect()
 	}
 	return s.appendFound(dst, v, len(v)*len(s.long) > maxSearch)
-}
-
-// bit returns the place of the bit of eight bytes.
-func bit(window []byte) (word, mask uint64) {
-	const mix = 0x9e3779b97f4a7c15
-	hash := binary.LittleEndian.Uint64(window) * mix
-	return hash >> 55, 1 << (hash >> 49 & 63)
-}
-
-// mayHold reports whether a text may hold a redacted value. It costs one pass over the text.
-func (s *searcher) mayHold(text []byte) bool {
-	if len(s.found.values) == 0 {
-		return false
-	}
-	if !s.prepared {
-		s.prepared = true
-		s.prepare()
-	}
-	if s.always {
-		return true
-	}
-	for i := 0; i+minLong <= len(text); i++ {
-		if word, mask := bit(text[i : i+minLong]); s.windows[word]&mask != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// prepare sets the windows.
-func (s *searcher) prepare() {
-	add := func(window []byte) {
-		word, mask := bit(window)
-		s.windows[word] |= mask
-	}
-	const most = 4096 // of which more bits would be set than not
-	if s.always = len(s.found.values) > most; s.always {
-		return
-	}
-	for _, span := range s.found.values {
-		value := s.found.text[span.Start:span.End]
-		if value.Kind() != rawjson.String {
-			continue
-		}
-		value = value[1 : len(value)-1]
-		if slices.ContainsFunc(value, isEscaped) { // it may be written otherwise in the answer
-			s.always = true
-			return
-		}
-		if len(value) >= minLong {
-			add(value[:minLong])
-			continue
-		}
-		member := append(append([]byte(`"value":"`), value...), '"')
-		add(member[len(member)-minLong:])
-	}
-}
-
-// isEscaped reports whether a byte of a string has another form in JSON, or may have.
-func isEscaped(b byte) bool {
-	return b < ' ' || b >= 0x7f || b == '"' || b == '\\' || b == '<' || b == '>' || b == '&'
 }
 
 // collect sets what is searched for.
@@ -173,7 +105,7 @@ func (s *searcher) collect() {
 	}
 }
 
-// appendFound is append for a value that may hold a redacted one. Without looking, all of its texts are redacted.
+// appendFound is append for a value that may hold a redacted one. With all, its texts are redacted without a search.
 func (s *searcher) appendFound(dst []byte, v rawjson.Value, all bool) []byte {
 	switch v.Kind() {
 	case rawjson.Object:

@@ -26,8 +26,6 @@ const (
 	// Recorder begins a new segment well before.
 	maxObjects     = 100_000
 	maxObjectBytes = 64 << 20
-	// maxGaps bounds the gaps of a file.
-	maxGaps = 1000
 	// maxBetween bounds the bytes of lines from one review to the next: a file that expands without end ends there.
 	maxBetween = 2 * maxObjectBytes
 )
@@ -102,39 +100,25 @@ func (s *Segment) add(line *Line) bool {
 
 // Reader reads the reviews of a file in their order. It is for one goroutine.
 type Reader struct {
-	compressed *counter
-	zstd       *zstd.Decoder
-	lines      *bufio.Reader
-	buffer     []byte
+	zstd   *zstd.Decoder
+	lines  *bufio.Reader
+	buffer []byte
 
 	segment *Segment
-	gaps    []Gap
+	missing int64
 	line    int
 	// between is the number of bytes of lines since the last review.
 	between int
 	err     error
 }
 
-// counter counts the bytes that are read.
-type counter struct {
-	io.Reader
-	n int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.n += int64(n)
-	return n, err //nolint:wrapcheck // an io.Reader returns io.EOF as it is
-}
-
 // NewReader returns a Reader of a file. The error is that of zstd, which does not fail.
 func NewReader(file io.Reader) (*Reader, error) {
-	compressed := &counter{Reader: file}
-	decoder, err := zstd.NewReader(compressed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+	decoder, err := zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return nil, fmt.Errorf("read zstd: %w", err)
 	}
-	return &Reader{compressed: compressed, zstd: decoder, lines: bufio.NewReaderSize(decoder, 64<<10)}, nil
+	return &Reader{zstd: decoder, lines: bufio.NewReaderSize(decoder, 64<<10)}, nil
 }
 
 // Close frees the memory of the Reader.
@@ -146,11 +130,8 @@ func (r *Reader) Segment() *Segment { return r.segment }
 // Line returns the number of the line that was read last, from 1.
 func (r *Reader) Line() int { return r.line }
 
-// Read returns how many bytes of the file were read.
-func (r *Reader) Read() int64 { return r.compressed.n }
-
-// Gaps returns the gaps that were met so far.
-func (r *Reader) Gaps() []Gap { return r.gaps }
+// Missing returns how many reviews are in none of the lines so far, because the server could not record them.
+func (r *Reader) Missing() int64 { return r.missing }
 
 // Next returns the next review. The error is io.EOF at the end of the file, ErrUnfinished or a *FormatError; it is returned by each
 // later call too.
@@ -233,7 +214,7 @@ func (r *Reader) decode(text []byte) (*Review, error) {
 	case r.segment == nil:
 		return nil, &FormatError{Line: 1, Message: "is no recording: it has no header", Hint: "serve --record writes recordings"}
 	case line.Gap != nil:
-		r.addGap(line.Gap)
+		r.missing += max(line.Gap.Reviews, 0)
 	case !r.segment.add(line):
 		return nil, r.fail("the segment has more than %d objects, or %d bytes of them", maxObjects, maxObjectBytes)
 	}
@@ -269,15 +250,4 @@ func (r *Reader) review(text []byte) (*Review, error) {
 		return nil, r.fail("is not a review of a recording: %s", truncate.Runes(err.Error(), 200))
 	}
 	return out, nil
-}
-
-// addGap notes a gap. Those beyond maxGaps become one.
-func (r *Reader) addGap(gap *Gap) {
-	if len(r.gaps) < maxGaps {
-		r.gaps = append(r.gaps, *gap)
-		return
-	}
-	last := &r.gaps[maxGaps-1]
-	last.Reviews += gap.Reviews
-	last.To = gap.To
 }

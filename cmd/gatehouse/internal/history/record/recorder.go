@@ -12,16 +12,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// Options are what a Recorder needs. Every field is required but for Notify.
+// Options are what a Recorder needs. Every field is required.
 type Options struct {
 	// Dir is the directory of the recording. It need not be writable at the start.
 	Dir string
 	// Replica is the name of this server, which file names hold.
 	Replica string
 	Rules   Rules
-	// Notify gets the error when nothing can be written any more, and nil when it can again. It must
-	// not wait.
-	Notify func(error)
 	// MaxBytes and MaxAge bound the directory: older segments are removed.
 	MaxBytes int64
 	MaxAge   time.Duration

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -70,10 +69,8 @@ type segment struct {
 	// While nothing can be written, the next attempt is at retryAt.
 	retryAt time.Time
 	pause   time.Duration
-	// pruned is when prune was called last, and logged when drops were.
-	pruned, logged time.Time
-	// since are the drops since they were logged.
-	since int64
+	// pruned is when prune was called last.
+	pruned time.Time
 }
 
 // object is an object that a segment has, and its size in bytes.
@@ -166,49 +163,19 @@ func (r *Recorder) encode(t *Trace) error {
 		text = redactor.Answer(text, t.answer, &found)
 	}
 	one.Redacted = found.Paths
-	text = appendRest(text, one)
 	if t.traced {
-		lookups, err := json.Marshal(&t.lookups)
-		if err != nil {
-			return fmt.Errorf("encode lookups: %w", err)
-		}
-		text = append(append(text, `,"lookups":`...), lookups...)
+		one.Lookups = &t.lookups
 	}
+	rest, err := json.Marshal(one) // request and response are nil
+	if err != nil {
+		return fmt.Errorf("encode a review: %w", err)
+	}
+	text = append(append(text, ','), rest[1:]...)
 	if len(text)-begin > maxLine {
 		return errTooLarge
 	}
-	s.lines = append(text, "}}\n"...)
+	s.lines = append(text, "}\n"...)
 	return nil
-}
-
-// appendRest appends what a review is beside request, response and lookups.
-func appendRest(dst []byte, r *Review) []byte {
-	dst = rawjson.AppendString(append(dst, `,"id":`...), r.ID)
-	dst = append(r.Time.AppendFormat(append(dst, `,"time":"`...), time.RFC3339Nano), '"')
-	dst = strconv.AppendInt(append(dst, `,"took":`...), int64(r.Took), 10)
-	for _, field := range [...]struct{ name, value string }{
-		{`,"endpoint":`, r.Endpoint}, {`,"config":`, r.Config}, {`,"decision":`, string(r.Decision)}, {`,"reason":`, r.Reason},
-	} {
-		if field.value != "" {
-			dst = rawjson.AppendString(append(dst, field.name...), field.value)
-		}
-	}
-	for i, path := range r.Redacted {
-		if i == 0 {
-			dst = append(dst, `,"redacted":[`...)
-		} else {
-			dst = append(dst, ',')
-		}
-		dst = rawjson.AppendString(dst, path)
-	}
-	if len(r.Redacted) > 0 {
-		dst = append(dst, ']')
-	}
-	if r.Token != nil {
-		token, _ := json.Marshal(r.Token) // it has strings alone
-		dst = append(append(dst, `,"token":`...), token...)
-	}
-	return dst
 }
 
 // AppendLine appends a line with its end.
@@ -357,7 +324,7 @@ func (r *Recorder) begin(now time.Time) error {
 		return err //nolint:wrapcheck // it names the path
 	}
 	*s = segment{
-		file: file, begun: now, pause: s.pause, pruned: s.pruned, logged: s.logged, since: s.since, lines: s.lines[:0],
+		file: file, begun: now, pause: s.pause, pruned: s.pruned, lines: s.lines[:0],
 		configurations: map[string]bool{}, objects: map[any]object{}, digests: map[string]bool{},
 	}
 	if s.writer, err = NewWriter(s); err != nil {
@@ -379,7 +346,6 @@ func (r *Recorder) begin(now time.Time) error {
 	if s.pause > 0 {
 		s.pause = 0
 		o.Log.Info("recording again", "dir", o.Dir)
-		r.notify(nil)
 	}
 	r.update(func(s *Stats) { s.Err, s.Since = nil, time.Time{} })
 	return nil
@@ -389,7 +355,6 @@ func (r *Recorder) begin(now time.Time) error {
 func (r *Recorder) flush() error {
 	s := &r.writing
 	for _, gap := range r.takeGaps() {
-		r.logDrops(gap)
 		if err := s.add(&Line{Gap: gap}); err != nil {
 			return err
 		}
@@ -430,21 +395,6 @@ func (r *Recorder) tend(now time.Time) {
 	}
 }
 
-// logDrops logs that reviews were too fast or too large, at most once a minute. Failures of the disk
-// are logged when they begin.
-func (r *Recorder) logDrops(gap *Gap) {
-	s, now := &r.writing, time.Now()
-	if gap.Reason == reasonDisk {
-		return
-	}
-	if s.since += gap.Reviews; now.Sub(s.logged) < time.Minute {
-		return
-	}
-	r.options.Log.Warn("reviews were answered but not recorded: they came faster than they could be written, or are too large with what they looked up",
-		"dir", r.options.Dir, "reviews", s.since, "reason", gap.Reason, "hint", "record a share of them, with sampling in --record-config")
-	s.logged, s.since = now, 0
-}
-
 // close ends the segment.
 func (r *Recorder) close() {
 	s := &r.writing
@@ -480,13 +430,6 @@ func (r *Recorder) fail(now time.Time, err error) {
 	if first {
 		r.options.Log.Error("recording failed, reviews are answered but not recorded", "dir", r.options.Dir, "error", err.Error(),
 			"hint", "the recording goes on by itself when the directory can be written to")
-		r.notify(err)
-	}
-}
-
-func (r *Recorder) notify(err error) {
-	if r.options.Notify != nil {
-		r.options.Notify(err)
 	}
 }
 

@@ -10,13 +10,7 @@ import (
 )
 
 const (
-	// maxCounted bounds the groups that are counted, of which the most frequent MaxGroups are
-	// reported. A group that begins later is counted in Report.MoreGroups alone.
-	maxCounted = 4 * MaxGroups
-	// maxNameBytes bounds the names of workloads and users of all groups, each with nameOverhead for
-	// its place in memory, and maxAnswerBytes the answers of all examples.
-	maxNameBytes   = 8 << 20
-	nameOverhead   = 100
+	// maxAnswerBytes bounds the answers of all examples.
 	maxAnswerBytes = 4 << 20
 	// maxNotes bounds the notes.
 	maxNotes = 50
@@ -28,10 +22,8 @@ const (
 type Aggregator struct {
 	report Report
 	groups map[groupKey]*group
-	// names and answers are the bytes of names and answers that are kept.
-	names, answers int
-	// more is the number of changed reviews of groups that are not counted.
-	more int64
+	// answers is the bytes of answers that are kept.
+	answers int
 }
 
 type groupKey struct {
@@ -92,8 +84,8 @@ func (a *Aggregator) addReason(reason string) {
 func (a *Aggregator) addTo(key groupKey, r *Result) {
 	g := a.groups[key]
 	if g == nil {
-		if len(a.groups) >= maxCounted {
-			a.more++
+		if len(a.groups) == MaxGroups {
+			a.report.MoreGroups++
 			return
 		}
 		g = &group{
@@ -103,8 +95,8 @@ func (a *Aggregator) addTo(key groupKey, r *Result) {
 		a.groups[key] = g
 	}
 	g.Reviews++
-	g.MoreWorkloads = a.addName(g.workloads, r.Review.Workload) || g.MoreWorkloads
-	g.MoreUsers = a.addName(g.users, r.Review.User) || g.MoreUsers
+	g.MoreWorkloads = addName(g.workloads, r.Review.Workload) || g.MoreWorkloads
+	g.MoreUsers = addName(g.users, r.Review.User) || g.MoreUsers
 	if len(g.Examples) == MaxExamples {
 		return
 	}
@@ -117,14 +109,13 @@ func (a *Aggregator) addTo(key groupKey, r *Result) {
 }
 
 // addName adds a name to a set, and reports whether there is no space for it.
-func (a *Aggregator) addName(to map[string]bool, name string) (more bool) {
+func addName(to map[string]bool, name string) (more bool) {
 	switch {
 	case name == "" || to[name]:
 		return false
-	case len(to) == MaxNames || a.names+len(name)+nameOverhead > maxNameBytes:
+	case len(to) == MaxNames:
 		return true
 	}
-	a.names += len(name) + nameOverhead
 	to[name] = true
 	return false
 }
@@ -145,13 +136,6 @@ func (a *Answer) size() int {
 		n += len(name) + len(reason)
 	}
 	return n
-}
-
-// addGaps adds reviews that are missing.
-func (a *Aggregator) addGaps(gaps []record.Gap) {
-	for i := range gaps {
-		a.report.Gaps += max(gaps[i].Reviews, 0)
-	}
 }
 
 // addProblem adds a file that could not be read to its end.
@@ -189,12 +173,7 @@ func (a *Aggregator) Report() *Report {
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind),
 		)
 	})
-	out.MoreGroups = a.more
-	for i, g := range all {
-		if i >= MaxGroups {
-			out.MoreGroups += g.Reviews
-			continue
-		}
+	for _, g := range all {
 		one := g.Group
 		one.Workloads, one.Users = slices.Sorted(maps.Keys(g.workloads)), slices.Sorted(maps.Keys(g.users))
 		out.Groups = append(out.Groups, one)

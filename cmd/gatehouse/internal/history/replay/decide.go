@@ -3,14 +3,12 @@ package replay
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
@@ -331,25 +329,6 @@ func recordedAnswer(r *record.Review) answer {
 	}
 	out := readAnswer(rawjson.Value(r.Response))
 	out.decision = r.Decision
-	return out
-}
-
-// identityOf returns the recorded identity of a login, the zero value for one that was refused.
-func identityOf(r *record.Review) (out authenticationv1.UserInfo) {
-	if u := rawjson.Value(r.Response).Get("status", "user"); u.Kind() == rawjson.Object {
-		_ = json.Unmarshal(u, &out) // what is no identity is none
-	}
-	return out
-}
-
-// recordedLogin returns the answer that was recorded to a login.
-func recordedLogin(r *record.Review) *Answer {
-	out := &Answer{Decision: string(review.Unknown), Message: r.Reason}
-	if r.Decision == review.Allowed || r.Decision == review.Denied {
-		out.Decision = string(r.Decision)
-	}
-	identity := identityOf(r)
-	out.User, out.Groups = identity.Username, identity.Groups
 	return out
 }
 

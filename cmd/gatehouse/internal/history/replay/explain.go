@@ -48,32 +48,32 @@ func Find(ctx context.Context, sources []Source, prefix string, most int) ([]Ite
 	return found, errors.Join(errs...)
 }
 
-// Each calls a function with each review of a file, until it returns an error, of which io.EOF is not returned, and returns the gaps that
-// were met. The error is record.ErrUnfinished for a file that has no end.
-func Each(ctx context.Context, source *Source, visit func(*record.Reader, *record.Review) error) ([]record.Gap, error) {
+// Each calls a function with each review of a file, until it returns an error, of which io.EOF is not returned, and returns how many
+// reviews the server could not record. The error is record.ErrUnfinished for a file that has no end.
+func Each(ctx context.Context, source *Source, visit func(*record.Reader, *record.Review) error) (missing int64, err error) {
 	file, err := source.Open()
 	if err != nil {
-		return nil, err
+		return 0, errors.New(strings.TrimPrefix(err.Error(), "open "+source.Name+": "))
 	}
 	defer file.Close() //nolint:errcheck // it was only read
 	reader, err := record.NewReader(file)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller names the file
+		return 0, err //nolint:wrapcheck // the caller names the file
 	}
 	defer reader.Close()
 	for {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return 0, context.Cause(ctx)
 		}
 		review, err := reader.Next()
 		if err == nil {
 			err = visit(reader, review)
 		}
 		if errors.Is(err, io.EOF) {
-			return reader.Gaps(), nil
+			return reader.Missing(), nil
 		}
 		if err != nil {
-			return reader.Gaps(), err //nolint:wrapcheck // the caller names the file
+			return reader.Missing(), err //nolint:wrapcheck // the caller names the file
 		}
 	}
 }
@@ -96,13 +96,8 @@ type Explanation struct {
 func RecordedAnswer(of *Item) *Explanation {
 	it := newItem(of.Source, newSegment(of.Segment), of.Review)
 	out := &Explanation{Subject: subjectOf(it)}
-	out.Subject.setWorkload(it)
-	if it.isLogin() {
-		out.Answer = recordedLogin(it.review)
-	} else {
-		recorded := recordedAnswer(it.review)
-		out.Answer = recorded.public()
-	}
+	recorded := recordedAnswer(it.review)
+	out.Answer = recorded.public()
 	return out
 }
 
@@ -111,7 +106,6 @@ func (c *Candidate) Explain(ctx context.Context, of *Item) *Explanation {
 	w := worker{run: &run{library: newLibrary()}, deciders: map[*configuration]*decider{}, explain: true}
 	it := newItem(of.Source, newSegment(of.Segment), of.Review)
 	out := &Explanation{Subject: subjectOf(it)}
-	out.Subject.setWorkload(it)
 	if out.Undecided = it.unreadable(); out.Undecided != "" {
 		return out
 	}

@@ -247,5 +247,5 @@ func file(t testing.TB, name string, lines ...*record.Line) replay.Source {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return replay.Source{Name: name, Size: int64(out.Len()), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out.Bytes())), nil }}
+	return replay.Source{Name: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out.Bytes())), nil }}
 }

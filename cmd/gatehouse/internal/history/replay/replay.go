@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"runtime"
-	"strings"
 	"sync"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
@@ -17,8 +16,6 @@ import (
 type Source struct {
 	// Name is the path of the file, for messages and Subject.Recording.
 	Name string
-	// Size is the size of the file in bytes, 0 if it is not known.
-	Size int64
 	// Open opens the file. It is called once for each Run.
 	Open func() (io.ReadCloser, error)
 }
@@ -31,21 +28,12 @@ type Options struct {
 	Candidate *Candidate
 	// Against, if it is set, is compared with the candidate in place of the recorded answers.
 	Against *Candidate
-	// Keep reports whether to replay a review. It gets no Workload, and is called by several
-	// goroutines. Nil replays all.
+	// Keep reports whether to replay a review. It is called by several goroutines. Nil replays all.
 	Keep func(*Subject) bool
-	// Progress is called now and then, by the goroutine that called Run. It may be nil.
-	Progress func(Progress)
+	// Progress is called now and then with the number of reviews so far, by the goroutine that called Run. It may be nil.
+	Progress func(int64)
 	// Result gets every result in the order of the recording, by the goroutine that called Run. It may be nil.
 	Result func(*Result)
-}
-
-// Progress says how far a replay is.
-type Progress struct {
-	// Reviews is the number of reviews so far.
-	Reviews int64
-	// Read and Size are bytes of all files. Size is 0 if it is not known.
-	Read, Size int64
 }
 
 // batchReviews and batchBytes bound what is handed to a worker at a time, but for one review that is larger.
@@ -64,11 +52,9 @@ type batch struct {
 	results []batchResult
 	done    chan struct{}
 
-	// read is how many bytes of the files have been read.
-	read int64
-	// err and gaps are those of the file, with its last batch.
-	err  error
-	gaps []record.Gap
+	// err and missing are those of the file, with its last batch.
+	err     error
+	missing int64
 }
 
 type batchResult struct {
@@ -126,76 +112,50 @@ type run struct {
 	Options
 
 	library *library
-	// before is the size of the files that were read before.
-	before int64
 }
 
 // read reads all sources, until send returns false.
 func (r *run) read(ctx context.Context, send func(*batch) bool) {
 	for i := range r.Sources {
-		if ctx.Err() != nil || !r.readSource(&r.Sources[i], send) {
+		if ctx.Err() != nil || !r.readSource(ctx, &r.Sources[i], send) {
 			return
 		}
 	}
 }
 
 // readSource reads a source, and returns false once the replay has ended.
-func (r *run) readSource(source *Source, send func(*batch) bool) bool {
-	newBatch := func(of *segment) *batch { return &batch{source: source, segment: of, done: make(chan struct{})} }
-	b := newBatch(nil)
-	file, err := source.Open()
-	if err != nil {
-		b.err = errors.New(strings.TrimPrefix(err.Error(), "open "+source.Name+": "))
-		return send(b)
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	reader, err := record.NewReader(file)
-	if err != nil {
-		b.err = err
-		return send(b)
-	}
-	defer func() {
-		r.before += reader.Read()
-		reader.Close()
-	}()
-	flush := func() bool {
-		b.read = r.before + reader.Read()
-		return send(b)
-	}
-	for {
-		review, err := reader.Next()
-		if err != nil {
-			if b.gaps = reader.Gaps(); !errors.Is(err, io.EOF) {
-				b.err = err
-			}
-			return flush()
-		}
+func (r *run) readSource(ctx context.Context, source *Source, send func(*batch) bool) bool {
+	b := &batch{source: source, done: make(chan struct{})}
+	missing, err := Each(ctx, source, func(reader *record.Reader, review *record.Review) error {
 		if of := reader.Segment(); b.segment == nil || b.segment.Segment != of || len(b.reviews) == batchReviews || b.bytes >= batchBytes {
 			next := b.segment
 			if next == nil || next.Segment != of {
 				next = newSegment(of)
 			}
-			if len(b.reviews) > 0 && !flush() {
-				return false
+			if len(b.reviews) > 0 && !send(b) {
+				return context.Cause(ctx)
 			}
-			b = newBatch(next)
+			b = &batch{source: source, segment: next, done: make(chan struct{})}
 		}
 		b.reviews = append(b.reviews, review)
 		b.bytes += len(review.Request) + len(review.Response)
+		return nil
+	})
+	if ctx.Err() != nil {
+		return false
 	}
+	b.missing, b.err = missing, err
+	return send(b)
 }
 
 // collect adds up the results in the order of the recording.
 func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, error) {
 	a := NewAggregator()
 	var (
-		reviews, size int64
-		logins        int
-		header        *record.Segment
+		reviews int64
+		logins  int
+		header  *record.Segment
 	)
-	for i := range r.Sources {
-		size += r.Sources[i].Size
-	}
 	for b := range ordered {
 		select {
 		case <-b.done:
@@ -220,7 +180,7 @@ func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, 
 				r.Result(&one.Result)
 			}
 		}
-		a.addGaps(b.gaps)
+		a.report.Gaps += b.missing
 		switch {
 		case errors.Is(b.err, record.ErrUnfinished):
 			a.addNote(b.source.Name + ": " + b.err.Error())
@@ -228,7 +188,7 @@ func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, 
 			a.addProblem(b.source.Name + ": " + firstLine(b.err.Error()))
 		}
 		if r.Progress != nil {
-			r.Progress(Progress{Reviews: reviews, Read: b.read, Size: size})
+			r.Progress(reviews)
 		}
 	}
 	if logins > 0 {
@@ -266,9 +226,6 @@ func (w *worker) decide(ctx context.Context, b *batch) {
 // one decides one review.
 func (w *worker) one(ctx context.Context, it *item, out *batchResult) {
 	subject := subjectOf(it)
-	if w.run.Keep != nil || w.run.Result != nil {
-		subject.setName(it)
-	}
 	if w.run.Keep != nil && !w.run.Keep(&subject) {
 		out.skipped = true
 		return
@@ -278,9 +235,6 @@ func (w *worker) one(ctx context.Context, it *item, out *batchResult) {
 	}
 	before, after, difference := w.compare(ctx, it)
 	out.Changes, out.Undecided, out.Rules = difference.changes, truncate.Runes(difference.undecided, maxName), difference.rules
-	if len(out.Changes) > 0 || out.Undecided != "" {
-		subject.setWorkload(it)
-	}
 	out.Review = subject
 	if len(out.Changes) > 0 {
 		out.Before, out.After = before.public(), after.public()

@@ -90,9 +90,6 @@ type Answer struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Patch is the JSON patch, "" without one.
 	Patch string `json:"patch,omitempty"`
-	// User and Groups are the identity of a login, as it was recorded.
-	User   string   `json:"user,omitempty"`
-	Groups []string `json:"groups,omitempty"`
 	// Violations are those of an answer that was computed.
 	Violations []policy.Violation `json:"violations,omitempty"`
 	// Profiles are the verdicts about profiles, by name.
@@ -151,10 +148,10 @@ type Example struct {
 
 // The bounds of a Report.
 const (
-	// MaxGroups bounds the groups.
-	MaxGroups = 1000
+	// MaxGroups bounds the groups. Changes of groups that begin later are counted in Report.MoreGroups alone.
+	MaxGroups = 500
 	// MaxNames bounds the workloads, and the users, of a group.
-	MaxNames = 100
+	MaxNames = 50
 	// MaxReasons bounds the reasons of undecided reviews.
 	MaxReasons = 50
 	// MaxExamples bounds the examples of a group.

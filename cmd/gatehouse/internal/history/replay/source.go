@@ -12,10 +12,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
-// FileSource returns the source of a file. Size is that of the file.
-func FileSource(file string, size int64) Source {
+// FileSource returns the source of a file.
+func FileSource(file string) Source {
 	return Source{
-		Name: filepath.ToSlash(file), Size: size,
+		Name: filepath.ToSlash(file),
 		Open: func() (io.ReadCloser, error) {
 			opened, err := os.Open(file) // #nosec G304 -- the user names the file
 			if err != nil {
@@ -35,7 +35,7 @@ func Sources(paths []string) (sources []Source, problems []error) {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err == nil && !info.IsDir() {
-			sources = append(sources, FileSource(path, info.Size()))
+			sources = append(sources, FileSource(path))
 			continue
 		}
 		var entries []fs.DirEntry
@@ -46,7 +46,7 @@ func Sources(paths []string) (sources []Source, problems []error) {
 		for _, entry := range entries {
 			info, gone := entry.Info() // a server may have removed it meanwhile
 			if gone == nil && info.Mode().IsRegular() && record.IsSegmentName(entry.Name()) {
-				sources = append(sources, FileSource(filepath.Join(path, entry.Name()), info.Size()))
+				sources = append(sources, FileSource(filepath.Join(path, entry.Name())))
 			}
 		}
 		switch {

@@ -17,22 +17,16 @@ const maxName = 512
 
 func short(name string) string { return truncate.Bytes(name, maxName) }
 
-// SubjectOf returns what a review is about, without a Workload. Of a request that cannot be read,
-// little is known.
-func SubjectOf(r *record.Review) Subject {
-	it := newItem(new(Source), nil, r)
-	out := subjectOf(it)
-	out.setName(it)
-	return out
-}
+// SubjectOf returns what a review is about. Of a request that cannot be read, little is known.
+func SubjectOf(r *record.Review) Subject { return subjectOf(newItem(new(Source), nil, r)) }
 
-// subjectOf returns what a review is about, without name and workload of an object.
 func subjectOf(item *item) Subject {
 	out := Subject{
 		Recording: item.source.Name, ID: short(item.review.ID), Time: item.review.Time, Endpoint: short(item.review.Endpoint),
 	}
 	if t := item.review.Token; t != nil {
-		out.Kind, out.Name, out.User = "TokenReview", short(t.ID), short(identityOf(item.review).Username)
+		out.Kind, out.Name, out.User = "TokenReview", short(t.ID), short(rawjson.Value(item.review.Response).Get("status", "user", "username").Text())
+		out.Workload = out.Kind + "/" + out.Name
 		return out
 	}
 	r := &item.request.AdmissionRequest
@@ -43,6 +37,8 @@ func subjectOf(item *item) Subject {
 	}
 	out.SubResource = short(r.SubResource)
 	out.DryRun = r.DryRun != nil && *r.DryRun
+	out.Name = short(nameOf(&item.request))
+	out.setWorkload(&item.request)
 	return out
 }
 
@@ -69,24 +65,12 @@ func nameOf(r *admission.Request) string {
 	return ""
 }
 
-// setName sets the name of the object, which may have to be searched for.
-func (s *Subject) setName(item *item) {
-	if item.review.Token == nil && s.Name == "" {
-		s.Name = short(nameOf(&item.request))
-	}
-}
-
 // setWorkload sets the object that people know. Controllers put names of their own behind those of
 // workloads: owner references and labels name the workload.
-func (s *Subject) setWorkload(item *item) {
-	if item.review.Token != nil {
-		s.Workload = s.Kind + "/" + s.Name
-		return
-	}
-	s.setName(item)
+func (s *Subject) setWorkload(r *admission.Request) {
 	kind, _, _ := strings.Cut(s.Kind, ".")
 	name := strings.TrimSuffix(strings.TrimSuffix(s.Name, "*"), "-")
-	metadata := objectOf(&item.request).Get("metadata")
+	metadata := objectOf(r).Get("metadata")
 	for _, owner := range metadata.Get("ownerReferences").Elements() {
 		if !owner.Get("controller").IsTrue() {
 			continue
