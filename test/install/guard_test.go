@@ -8,7 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
@@ -88,23 +93,26 @@ func TestGuardOfRegistration(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	// An upgrade of an install that has no guard yet.
 	s.install(t, v.without("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"))
-	patch := func(kind, text string, more ...string) error {
-		args := append([]string{"patch", kind, name, "--type=json", "--patch=" + text}, more...)
-		said, err := s.tryKubectl(t.Context(), nil, args...)
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, said)
-		}
-		return nil
+	const serviceAccount = "system:serviceaccount:gatehouse-system:gatehouse"
+	config := rest.CopyConfig(s.Config())
+	config.Impersonate.UserName = serviceAccount
+	account, err := dynamic.NewForConfig(config)
+	must(t, err)
+	// Not by kubectl, which gets what it patches: the account may not.
+	patch := func(by dynamic.Interface, kind, text string, dryRun ...string) error {
+		resource := admissionregistrationv1.SchemeGroupVersion.WithResource(kind + "s")
+		_, err := by.Resource(resource).Patch(t.Context(), name, types.JSONPatchType, []byte(text), metav1.PatchOptions{DryRun: dryRun})
+		return err
 	}
 	const (
-		gatehouse = "--as=system:serviceaccount:gatehouse-system:gatehouse"
+		gatehouse = "--as=" + serviceAccount
 		failure   = `[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`
 		bundle    = `[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":%q}]`
 	)
 	ca, err := os.ReadFile(s.CAFile())
 	must(t, err)
 	for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
-		if err := patch(kind, failure, gatehouse, "--dry-run=server"); err != nil {
+		if err := patch(account, kind, failure, metav1.DryRunAll); err != nil {
 			t.Errorf("%s: RBAC alone refuses what it cannot tell from caBundle: %v", kind, err)
 		}
 	}
@@ -121,7 +129,7 @@ func TestGuardOfRegistration(t *testing.T) {
 	for kind := range kinds {
 		// The API server learns of a policy a moment after it was stored.
 		support.Eventually(t, "the guard", func() error {
-			err := patch(kind, failure, gatehouse, "--dry-run=server")
+			err := patch(account, kind, failure, metav1.DryRunAll)
 			if err == nil {
 				return fmt.Errorf("what Gatehouse does to the %s is allowed", kind)
 			}
@@ -136,9 +144,9 @@ func TestGuardOfRegistration(t *testing.T) {
 			"no caBundle":      `[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`,
 		} {
 			if strings.HasPrefix(what, "no ") {
-				must(t, patch(kind, fmt.Sprintf(bundle, encoded(ca)), gatehouse))
+				must(t, patch(account, kind, fmt.Sprintf(bundle, encoded(ca))))
 			}
-			if err := patch(kind, text, gatehouse); err != nil {
+			if err := patch(account, kind, text); err != nil {
 				t.Errorf("%s: %s: %v", kind, what, err)
 			}
 		}
@@ -166,7 +174,7 @@ func TestGuardOfRegistration(t *testing.T) {
 			// Which the garbage collector would act on.
 			"owner": `[{"op":"add","path":"/metadata/ownerReferences","value":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}]`,
 		} {
-			err := patch(kind, text, gatehouse, "--dry-run=server")
+			err := patch(account, kind, text, metav1.DryRunAll)
 			if err == nil || !strings.Contains(err.Error(), "'gatehouse-registration' denied request: Gatehouse may") {
 				t.Errorf("%s: %s: got %v, want a refusal by the guard", kind, what, err)
 			}
@@ -203,7 +211,7 @@ func TestGuardOfRegistration(t *testing.T) {
 				t.Errorf("%s: %s: got %v, %q, want a refusal with %q", kind, what, err, said, c.want)
 			}
 		}
-		if err := patch(kind, failure, "--dry-run=server"); err != nil {
+		if err := patch(s.dynamic, kind, failure, metav1.DryRunAll); err != nil {
 			t.Errorf("%s: an administrator is refused: %v", kind, err)
 		}
 	}
