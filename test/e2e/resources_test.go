@@ -31,7 +31,7 @@ type resourceInstall struct {
 type resourceOptions struct {
 	// namespace and name are those of the install, for several in a cluster.
 	namespace, name string
-	// without are rights that it does not get, each once in the printed roles.
+	// without are rights that it does not get.
 	without []missingRight
 	// reach is the address of the API server to it, instead of the API server's own.
 	reach string
@@ -39,7 +39,7 @@ type resourceOptions struct {
 	alone bool
 }
 
-// missingRight is a verb of a resource, in the roles for custom resources.
+// missingRight is a verb of a resource, in all the printed roles.
 type missingRight struct{ resource, verb string }
 
 // applyDefinitions applies the CustomResourceDefinitions.
@@ -74,9 +74,6 @@ func (c *resourceInstall) without(t *testing.T, printed string, how resourceOpti
 	text := rewritten(t, printed, func(o *unstructured.Unstructured) {
 		switch o.GetKind() {
 		case "Role", "ClusterRole":
-			if !strings.HasSuffix(o.GetName(), "-resources") {
-				break
-			}
 			narrow(t, o, func(resource, verb string) bool {
 				this := missingRight{resource, verb}
 				missing = slices.DeleteFunc(missing, func(r missingRight) bool { return r == this })

@@ -16,7 +16,7 @@ import (
 
 var (
 	errNoCertificate = errors.New("there is no serving certificate yet")
-	errNoBundle      = errors.New("has no caBundle: an API server then trusts the CAs of its own system, which may lack the CA of Gatehouse: apply the output of gatehouse manifests with the CA, or use --publish-ca-bundle")
+	errNoBundle      = errors.New("has no caBundle: an API server then trusts the CAs of its own system, which may lack the CA of Gatehouse: with --publish-ca-bundle the elected replica writes it, and logs why it cannot; without it, apply the output of gatehouse manifests with the CA")
 	errNoticed       = errors.New("every registration trusts the serving certificate: waiting a second until API servers have read it")
 )
 
