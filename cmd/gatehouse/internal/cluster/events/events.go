@@ -139,19 +139,22 @@ func (s *sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
 	return written, err
 }
 
+// note reports an error, or that there is none any more. A right is one of a namespace, and an Event of another shows nothing about it.
 func (s *sink) note(event *corev1.Event, err error) {
 	const what = "write Events"
-	if apierrors.IsAlreadyExists(err) {
-		return // An earlier try has written it, though its answer did not arrive.
+	here := fmt.Sprintf("%s in namespace %q", what, event.Namespace)
+	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return // An earlier try has written it, though its answer did not arrive, or it would go with its namespace.
 	}
 	switch class := apierr.Classify(err).Coarse(); class { //nolint:exhaustive // the others are alike
 	case apierr.None:
 		s.problems.Recover(what)
+		s.problems.Recover(here)
 	case apierr.Forbidden:
-		s.problems.Report(what, string(class), fmt.Sprintf("cannot %s in namespace %q: %v", what, event.Namespace, err),
+		s.problems.Report(here, string(class), fmt.Sprintf("cannot %s: %v", here, err),
 			fmt.Sprintf("allow create and patch of events in the namespace %q; decisions do not depend on Events", event.Namespace))
 	default:
-		s.problems.Report(what, string(class), fmt.Sprintf("cannot %s in namespace %q: %v", what, event.Namespace, err),
+		s.problems.Report(what, string(class), fmt.Sprintf("cannot %s: %v", here, err),
 			"Gatehouse retries for some minutes; decisions do not depend on Events")
 	}
 }
