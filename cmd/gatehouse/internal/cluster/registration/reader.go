@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
@@ -102,7 +103,16 @@ func (r *Reader) follow(ctx context.Context, i int, t target, problems *probleml
 		like = &admissionregistrationv1.MutatingWebhookConfiguration{}
 	}
 	selected := fields.OneTermEqualSelector(metav1.ObjectNameField, t.name)
-	informer := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(r.cfg.Client.AdmissionregistrationV1().RESTClient(), t.kind.resource(), metav1.NamespaceAll, selected), like, 0, nil)
+	source := cache.NewListWatchFromClient(r.cfg.Client.AdmissionregistrationV1().RESTClient(), t.kind.resource(), metav1.NamespaceAll, selected)
+	begin := source.WatchFuncWithContext
+	source.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		w, err := begin(ctx, o)
+		if err == nil { // a list that succeeds does not show that a missing right to watch is there now
+			problems.Recover(what)
+		}
+		return w, err
+	}
+	informer := cache.NewSharedIndexInformer(source, like, 0, nil)
 	// These fail only for an informer that runs.
 	_ = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		class := apierr.Classify(err).Coarse()
@@ -116,7 +126,6 @@ func (r *Reader) follow(ctx context.Context, i int, t target, problems *probleml
 		problems.Report(what, string(class), "cannot "+what+": "+truncate.Bytes(err.Error(), maxError), hint)
 	})
 	set := func(found any) {
-		problems.Recover(what)
 		if object, ok := found.(runtime.Object); ok {
 			r.update(i, newObject(object))
 		}
