@@ -160,7 +160,7 @@ func (f *Files) waits(current, found *tls.Certificate, now time.Time) error {
 	case distrust == nil && (ending || sameIssuer(current.Leaf, found.Leaf) || monotonic(f.cfg.Now).Sub(f.since) >= f.cfg.Hold):
 		return nil
 	case distrust != nil && !errors.Is(distrust, ErrUnread) && f.cfg.Trust.Verify(current, now) != nil:
-		return nil // it is no worse
+		return nil //nolint:nilerr // it is no worse
 	case distrust != nil && ending && errors.Is(distrust, ErrUnread):
 		return nil
 	case distrust != nil:

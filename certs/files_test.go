@@ -131,7 +131,7 @@ func TestFilesKeepTheLastGoodPair(t *testing.T) {
 			cert, _ := pairOf(t, ca, noon, noon.Add(day))
 			write(t, filepath.Join(f.dir, "tls.crt"), cert)
 		}, "does not match"},
-		"directory removed": {func(t *testing.T, f *fixture) { _ = os.RemoveAll(f.dir); _ = os.Mkdir(f.dir+"-", 0o700) }, "no such file or directory: check the path"},
+		"directory removed": {func(_ *testing.T, f *fixture) { _ = os.RemoveAll(f.dir); _ = os.Mkdir(f.dir+"-", 0o700) }, "no such file or directory: check the path"},
 		"expired":           {func(t *testing.T, f *fixture) { f.put(t, ca, noon.Add(-2*day), noon.Add(-time.Second)) }, "expired at 2026-11-20T11:59:59Z: renew it"},
 		"of tomorrow":       {func(t *testing.T, f *fixture) { f.put(t, ca, noon.Add(day), noon.Add(2*day)) }, "not valid before 2026-11-21T12:00:00Z"},
 	} {

@@ -53,7 +53,7 @@ data:
 `))
 	_, err := s.helm(t.Context(), t.TempDir(), "install", "doorkeeper", chart, "--namespace", hall, "--set", "replicaCount=2")
 	must(t, err)
-	_, err = s.kubectl(t.Context(), "", "rollout", "status", "deployment/gatehouse", "--namespace", hall, "--timeout", deadline.String())
+	err = s.kubectl(t.Context(), "", "rollout", "status", "deployment/gatehouse", "--namespace", hall, "--timeout", deadline.String())
 	must(t, err)
 	support.Eventually(t, "the mutating policy", func() error {
 		changed, err := s.Client().CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
@@ -80,7 +80,7 @@ data:
 		{[]string{"rolebinding", "console", "--clusterrole=gatehouse-console", "--namespace=hall"}, 1, "denied: AdmissionPolicy of-the-directory"},
 	} {
 		if step.bind != nil {
-			_, err := s.kubectl(t.Context(), "", append([]string{"create", "--user=carol"}, step.bind...)...)
+			err := s.kubectl(t.Context(), "", append([]string{"create", "--user=carol"}, step.bind...)...)
 			must(t, err)
 		}
 		support.Eventually(t, "check says "+step.says, func() error {

@@ -46,7 +46,7 @@ func TestGuides(t *testing.T) {
 			}
 			if name == "outage" { // which needs a policy that fails closed
 				must(t, g.site.apply(t.Context(), podPolicy))
-				_, err := g.site.kubectl(t.Context(), "", "wait", "--for=condition=Degraded=False", "--timeout", deadline.String(), "admissionpolicy/pods")
+				err := g.site.kubectl(t.Context(), "", "wait", "--for=condition=Degraded=False", "--timeout", deadline.String(), "admissionpolicy/pods")
 				must(t, err)
 			}
 			for i, part := range g.parts {

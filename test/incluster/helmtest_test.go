@@ -44,9 +44,9 @@ func TestHelmTest(t *testing.T) {
 		}
 	}
 
-	_, err = s.kubectl(t.Context(), "", "scale", "deployment/gatehouse", "--namespace", system, "--replicas=0")
+	err = s.kubectl(t.Context(), "", "scale", "deployment/gatehouse", "--namespace", system, "--replicas=0")
 	must(t, err)
-	_, err = s.kubectl(t.Context(), "", "wait", "--for=delete", "pod", "--namespace", system, "--selector", "app.kubernetes.io/component=server", "--timeout", deadline.String())
+	err = s.kubectl(t.Context(), "", "wait", "--for=delete", "pod", "--namespace", system, "--selector", "app.kubernetes.io/component=server", "--timeout", deadline.String())
 	must(t, err)
 	code, said := runProbe(t.Context(), t, "--kubeconfig", s.Kubeconfig(), "--timeout", "1s")
 	if want := "fail.validate.gatehouse.dev does not answer: "; code != 1 || !strings.Contains(said, want) {

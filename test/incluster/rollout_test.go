@@ -36,7 +36,7 @@ func TestRollout(t *testing.T) {
 		}},
 		{"rollback", func() { helm("rollback", "1") }},
 		{"restart", func() {
-			_, err := s.kubectl(t.Context(), "", "rollout", "restart", "deployment/gatehouse", "--namespace", system)
+			err := s.kubectl(t.Context(), "", "rollout", "restart", "deployment/gatehouse", "--namespace", system)
 			must(t, err)
 		}},
 	} {

@@ -72,15 +72,15 @@ func newSiteFor(t *testing.T, namespace string) *site {
 	return s
 }
 
-// kubectl runs a command of kubectl as the administrator. What it prints is returned, and its error has that too.
-func (s *site) kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+// kubectl runs a command of kubectl as the administrator. Its error has what it prints.
+func (s *site) kubectl(ctx context.Context, stdin string, args ...string) error {
 	command := s.Kubectl(ctx, args...)
 	command.Stdin = strings.NewReader(stdin)
 	output, err := command.CombinedOutput()
 	if err != nil {
-		return string(output), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, output)
+		return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, output)
 	}
-	return string(output), nil
+	return nil
 }
 
 // rendered is what a release has for kubectl apply, with arguments of helm template besides.
@@ -94,7 +94,7 @@ func (s *site) rendered(t *testing.T, args ...string) string {
 // install applies that, in one command, and waits until it is rolled out.
 func (s *site) install(t *testing.T, args ...string) {
 	t.Helper()
-	_, err := s.kubectl(t.Context(), s.rendered(t, args...), "apply", "--server-side", "--filename", "-")
+	err := s.kubectl(t.Context(), s.rendered(t, args...), "apply", "--server-side", "--filename", "-")
 	must(t, err)
 	s.rolledOut(t)
 }
@@ -102,7 +102,7 @@ func (s *site) install(t *testing.T, args ...string) {
 // rolledOut waits until every replica of the Deployment is as it should be.
 func (s *site) rolledOut(t *testing.T) {
 	t.Helper()
-	_, err := s.kubectl(t.Context(), "", "rollout", "status", "deployment/gatehouse", "--namespace", system, "--timeout", deadline.String())
+	err := s.kubectl(t.Context(), "", "rollout", "status", "deployment/gatehouse", "--namespace", system, "--timeout", deadline.String())
 	must(t, err)
 }
 
@@ -125,7 +125,7 @@ func (s *site) waitForReplicas(t *testing.T, replicas int) {
 
 // apply applies documents as a user does.
 func (s *site) apply(ctx context.Context, documents string) error {
-	_, err := s.kubectl(ctx, documents, "apply", "--filename", "-")
+	err := s.kubectl(ctx, documents, "apply", "--filename", "-")
 	return err
 }
 

@@ -3,14 +3,12 @@ package install
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -177,17 +175,5 @@ func (s *site) unchanged(t *testing.T, before, after map[string]string) {
 		if after[object] != state {
 			t.Errorf("%s: was %s, is %s", object, state, after[object])
 		}
-	}
-}
-
-// expectNotFound returns nil for the error of an object that there is not.
-func expectNotFound(err error) error {
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err == nil:
-		return errors.New("it is still there")
-	default:
-		return err
 	}
 }

@@ -68,7 +68,7 @@ func TestGoTypeInMessage(t *testing.T) {
 	v := parse(t, `{"a":{}}`)
 	p := programOf(t, `object[object.a]`)
 	for want, object := range map[string]any{
-		`error "invalid qualifier type: *rawcel.object", cost 3`: celvalue.Value(v),
+		`error "invalid qualifier type: *value.object", cost 3`:  celvalue.Value(v),
 		`error "invalid qualifier type: *types.baseMap", cost 3`: types.DefaultTypeAdapter.NativeToValue(decode(t, v)),
 	} {
 		if got := outcome(p, object, nil); got != want {

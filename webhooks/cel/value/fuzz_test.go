@@ -78,7 +78,7 @@ func FuzzValue(f *testing.F) {
 var walksThrough = regexp.MustCompile(`\.(all|exists|exists_one|existsOne|map|filter|sortBy|transform\w+)\(|sum\(|min\(|max\(|isSorted\(`)
 
 // goTypeName is how a message names the Go type of a value, which differs.
-var goTypeName = regexp.MustCompile(`\*(rawcel|types)\.[A-Za-z]+`)
+var goTypeName = regexp.MustCompile(`\*(value|types)\.[A-Za-z]+`)
 
 // anyOrder reports whether there is an object of several members.
 func anyOrder(tree any) bool {

@@ -70,7 +70,7 @@ func TestTypedExpressions(t *testing.T) {
 
 // named returns an outcome with the names of the API server's types in place of ours.
 func named(outcome string) string {
-	return strings.NewReplacer("*rawcel.typedObject", "T", "*rawcel.typedList", "T", "*common.reflectSchemalessTypedStruct", "T",
+	return strings.NewReplacer("*value.typedObject", "T", "*value.typedList", "T", "*common.reflectSchemalessTypedStruct", "T",
 		"*common.reflectSchemalessTypedMap", "T", "*common.reflectSchemalessTypedList", "T").Replace(outcome)
 }
 

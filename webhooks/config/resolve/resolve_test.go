@@ -88,8 +88,8 @@ func prepare(c *config.Config) error {
 	return nil
 }
 
-func resolve(r *Resolver, documents *config.Config, resources []*config.Resource, tolerant bool) (*Resolution, error) {
-	return r.Resolve(Input{Documents: documents, Resources: resources, Clustered: true, Tolerant: tolerant, Prepare: prepare})
+func resolve(r *Resolver, documents *config.Config, resources []*config.Resource) (*Resolution, error) {
+	return r.Resolve(Input{Documents: documents, Resources: resources, Clustered: true, Tolerant: true, Prepare: prepare})
 }
 
 // A broken custom resource keeps no other from being used, and what worked before it
@@ -232,7 +232,7 @@ spec: {policies: [{name: p}], match: {names: [a]}, reason: %q}
 				test.rounds = []round{nil}
 			}
 			for _, resources := range test.rounds {
-				of, err := resolve(&s, base, resources, true)
+				of, err := resolve(&s, base, resources)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -240,7 +240,7 @@ spec: {policies: [{name: p}], match: {names: [a]}, reason: %q}
 				last = of
 			}
 			if test.started {
-				of, err := resolve(&Resolver{}, base, test.rounds[len(test.rounds)-1], true)
+				of, err := resolve(&Resolver{}, base, test.rounds[len(test.rounds)-1])
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -289,7 +289,7 @@ func TestReportDigest(t *testing.T) {
 	base := documentsOf(t, "")
 	digest := func(s *Resolver, resources ...*config.Resource) string {
 		t.Helper()
-		of, err := resolve(s, base, resources, true)
+		of, err := resolve(s, base, resources)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func TestReportDigest(t *testing.T) {
 func running(t *testing.T, base *config.Config, resources ...*config.Resource) *Resolver {
 	t.Helper()
 	s := &Resolver{}
-	of, err := resolve(s, base, resources, true)
+	of, err := resolve(s, base, resources)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +373,7 @@ spec: {template: {spec: {containers: [{name: agent, image: img}]}}}
 		ran := running(t, base, before...)
 		digests := map[string]bool{}
 		for who, s := range map[string]*Resolver{"running": ran, "started": {}} {
-			of, err := resolve(s, base, after, true)
+			of, err := resolve(s, base, after)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -113,7 +113,7 @@ func (o outcome) isBounded(of outcome) bool {
 }
 
 // goTypeName is how a message names the Go type of a value. Ours is another.
-var goTypeName = regexp.MustCompile(`\*(rawcel|types|common)\.[A-Za-z]+`)
+var goTypeName = regexp.MustCompile(`\*(value|types|common)\.[A-Za-z]+`)
 
 func isBoundedText(text, of string) bool {
 	text, of = goTypeName.ReplaceAllString(text, "*type"), goTypeName.ReplaceAllString(of, "*type")

@@ -15,7 +15,7 @@ import (
 )
 
 // path is a variable and the names of members in it, as object.spec.containers, or whether the last of them is there, as
-// has(c.image). In values of rawcel it finds the member itself, at a third of the time that cel-go takes. Everything
+// has(c.image). In values of webhooks/cel/value it finds the member itself, at a third of the time that cel-go takes. Everything
 // else, errors included, is left to cel-go.
 type path struct {
 	interpreter.InterpretableAttribute

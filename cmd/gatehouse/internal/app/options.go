@@ -138,7 +138,7 @@ func (p *problems) empty(flag string, is bool) {
 // Validate returns an error with all problems of the flags.
 func (f *Options) Validate() error {
 	p := &problems{changed: f.changed}
-	f.CertificateOptions.validate(p, f.InCluster || f.Kubeconfig != "")
+	f.validate(p, f.InCluster || f.Kubeconfig != "")
 	f.Operations.validate(p)
 	f.Recording.validate(p, f.Config)
 	f.Auditing.validate(p, f.CustomResources)

@@ -186,7 +186,8 @@ func TestFloodForgetsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuesses()
-		for try(g, "jane", "192.0.2.1", true) == 0 {
+		for wait := time.Duration(0); wait == 0; {
+			wait = try(g, "jane", "192.0.2.1", true)
 		}
 		for i := range 24100 {
 			g.pairs.of(i)

@@ -214,7 +214,7 @@ func (c *connection) goesBefore(other *connection) bool {
 // peer. The caller holds the lock.
 func (c *connection) close() {
 	c.remove()
-	_ = c.Conn.Close() // the connection is not used any more
+	_ = c.Close() // the connection is not used any more
 }
 
 // remove removes the connection from the others, if it is among them. The caller holds the lock.

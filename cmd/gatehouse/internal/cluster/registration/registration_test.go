@@ -102,8 +102,8 @@ func leafOf(t *testing.T, ca *certs.Authority, host string) *tls.Certificate {
 const host = "gatehouse.gatehouse-system.svc"
 
 // validating returns a configuration with a webhook for each bundle, all of which call our host.
-func validating(name string, bundles ...[]byte) *admissionregistrationv1.ValidatingWebhookConfiguration {
-	c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+func validating(bundles ...[]byte) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "gatehouse"}}
 	for i, bundle := range bundles {
 		c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{
 			Name: string(rune('a'+i)) + ".gatehouse.dev", ClientConfig: admissionregistrationv1.WebhookClientConfig{
@@ -120,22 +120,22 @@ func TestVerify(t *testing.T) {
 	ours, other := newCA(t), newCA(t)
 	leaf := leafOf(t, ours, host)
 	good, foreign := certs.Bundle([]*x509.Certificate{ours.Cert}), certs.Bundle([]*x509.Certificate{other.Cert})
-	elsewhere := validating("gatehouse", good)
+	elsewhere := validating(good)
 	elsewhere.Webhooks[0].ClientConfig.Service.Name = "other"
-	mixed := validating("gatehouse", good, foreign)
+	mixed := validating(good, foreign)
 	mixed.Webhooks[1].ClientConfig.Service.Name = "other"
 	for name, c := range map[string]struct {
 		found *admissionregistrationv1.ValidatingWebhookConfiguration
 		leaf  *tls.Certificate
 		want  string
 	}{
-		"trusted": {validating("gatehouse", good, append(slices.Clone(foreign), good...)), leaf, ""}, "others are ignored": {mixed, leaf, ""},
-		"another CA":   {validating("gatehouse", good, foreign), leaf, `ValidatingWebhookConfiguration gatehouse, webhook "b.gatehouse.dev": its caBundle does not have the CA that signed the serving certificate`},
-		"no bundle":    {validating("gatehouse", nil), leaf, "has no caBundle"},
-		"no webhooks":  {validating("gatehouse"), leaf, "has no webhooks: apply the output of gatehouse manifests"},
+		"trusted": {validating(good, append(slices.Clone(foreign), good...)), leaf, ""}, "others are ignored": {mixed, leaf, ""},
+		"another CA":   {validating(good, foreign), leaf, `ValidatingWebhookConfiguration gatehouse, webhook "b.gatehouse.dev": its caBundle does not have the CA that signed the serving certificate`},
+		"no bundle":    {validating(nil), leaf, "has no caBundle"},
+		"no webhooks":  {validating(), leaf, "has no webhooks: apply the output of gatehouse manifests"},
 		"none of ours": {elsewhere, leaf, `none of its webhooks calls Gatehouse: "a.gatehouse.dev" calls "other.gatehouse-system.svc"`},
-		"another name": {validating("gatehouse", good), leafOf(t, ours, "other"), `it calls "` + host + `", and the serving certificate is not for that name`},
-		"no leaf":      {validating("gatehouse", good), nil, "there is no serving certificate yet"},
+		"another name": {validating(good), leafOf(t, ours, "other"), `it calls "` + host + `", and the serving certificate is not for that name`},
+		"no leaf":      {validating(good), nil, "there is no serving certificate yet"},
 		"nothing":      {nil, leaf, "ValidatingWebhookConfiguration gatehouse: not found"},
 	} {
 		r := NewReader(ReaderConfig{Names: []Name{{Name: "gatehouse"}}, Hosts: []string{host}, Log: slog.New(slog.DiscardHandler)})
@@ -160,7 +160,7 @@ func TestVerify(t *testing.T) {
 	}
 	both := NewReader(ReaderConfig{Names: []Name{{Name: "gatehouse"}}, Hosts: []string{host}})
 	both.update(0, nil)
-	both.update(1, newObject(validating("gatehouse", good)))
+	both.update(1, newObject(validating(good)))
 	if err := both.Holds(ours.Cert); err != nil {
 		t.Error(err)
 	}
@@ -192,6 +192,7 @@ type fakeCA struct {
 func (f *fakeCA) Bundle(context.Context) ([]*x509.Certificate, error) {
 	return []*x509.Certificate{f.Cert}, f.err
 }
+
 func (f *fakeCA) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.leaf, nil }
 func (*fakeCA) Changed() <-chan struct{}                                        { return nil }
 
@@ -228,7 +229,7 @@ func TestWriterPatches(t *testing.T) {
 	w := NewWriter(WriterConfig{Client: client, Reader: r, Needs: func() (manifest.Needs, bool) { return needs, true }, Notify: func(e certs.Event) { got = append(got, e) }})
 	ca := &fakeCA{Authority: ours, leaf: leafOf(t, ours, host)}
 	w.Publish(ca)
-	c := validating("gatehouse", nil, []byte("theirs"))
+	c := validating(nil, []byte("theirs"))
 	c.ResourceVersion, c.Annotations = "7", map[string]string{manifest.ExcludedNamespaces: "kube-system"}
 	c.Webhooks[0].Name, c.Webhooks[1].Name = manifest.FailValidate, "other.gatehouse.dev"
 	c.Webhooks[1].ClientConfig.Service.Name = "other"

@@ -169,8 +169,12 @@ func TestSampling(t *testing.T) {
 		warnings    int
 		least, most int64
 	}{
-		{0, review.Allowed, 0, 0, 0}, {0.5, review.Allowed, 0, 200, 300}, {1, review.Allowed, 0, 500, 500},
-		{0, review.Denied, 0, 500, 500}, {0, review.Unknown, 0, 500, 500}, {0, review.Allowed, 1, 500, 500},
+		{0, review.Allowed, 0, 0, 0},
+		{0.5, review.Allowed, 0, 200, 300},
+		{1, review.Allowed, 0, 500, 500},
+		{0, review.Denied, 0, 500, 500},
+		{0, review.Unknown, 0, 500, 500},
+		{0, review.Allowed, 1, 500, 500},
 	} {
 		o := options(t, t.TempDir())
 		o.Rules.Share = tt.share

@@ -144,7 +144,8 @@ func (r *Recorder) encode(t *Trace) error {
 	}
 	begin := len(s.lines)
 	var found Found
-	text := append(s.lines, `{"review":{"request":`...)
+	text := s.lines
+	text = append(text, `{"review":{"request":`...)
 	if len(t.body) > 0 {
 		var err error
 		if text, found, err = redactor.Request(text, t.body); err != nil {
@@ -171,10 +172,11 @@ func (r *Recorder) encode(t *Trace) error {
 		return fmt.Errorf("encode a review: %w", err)
 	}
 	text = append(append(text, ','), rest[1:]...)
+	text = append(text, "}\n"...)
 	if len(text)-begin > maxLine {
 		return errTooLarge
 	}
-	s.lines = append(text, "}\n"...)
+	s.lines = text
 	return nil
 }
 

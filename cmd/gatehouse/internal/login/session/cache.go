@@ -196,7 +196,7 @@ func (e entry) replace(content *file) error {
 	if err := e.cache.checkDir(); err != nil {
 		return err
 	}
-	data, err := json.Marshal(content) //nolint:gosec // for its owner alone
+	data, err := json.Marshal(content)
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (c *Cache) remove(which func(file string) bool) (removed int, err error) {
 		}
 		path := filepath.Join(c.Dir, f.Name())
 		if f.Type().IsRegular() { // opening a pipe would block
-			if data, err := os.ReadFile(path); err == nil {
+			if data, err := os.ReadFile(path); err == nil { // #nosec G304 -- a file of the cache
 				problems = append(problems, c.removeItem(parseFile(data)))
 			}
 		}

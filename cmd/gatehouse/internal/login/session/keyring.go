@@ -132,7 +132,7 @@ func (c *Cache) getItem(account string) (*Credential, error) {
 	case err != nil:
 		return nil, err
 	case json.Unmarshal([]byte(item), &credential) != nil || credential.Token == "":
-		return nil, nil // a login replaces it
+		return nil, nil //nolint:nilerr // a login replaces it
 	}
 	return &credential, nil
 }

@@ -206,7 +206,7 @@ func (s *Server) renderPage(v *View, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := layout{View: v, Sections: s.options.Sections, Path: r.URL.Path, Content: template.HTML(content)} // html/template made it
+	l := layout{View: v, Sections: s.options.Sections, Path: r.URL.Path, Content: template.HTML(content)} // #nosec G203 -- html/template made it
 	if s.options.About != nil {
 		l.About = s.options.About()
 	}

@@ -64,7 +64,7 @@ func needsOf(spec *webhooks.Spec, unknown bool) (Needs, []string, error) {
 	}
 	podsFail := mutate.fail.coverPodCreation()
 	others := unknown || len(spec.Sidecar.Profiles) > 0 || mutate.ignore.coverPodCreation()
-	notes := append(validate.notes, mutate.notes...)
+	notes := slices.Concat(validate.notes, mutate.notes)
 	if podsFail {
 		notes = append(notes, "a MutatingAdmissionPolicy with failurePolicy Fail matches new pods: while Gatehouse is down, no pod is created")
 	}

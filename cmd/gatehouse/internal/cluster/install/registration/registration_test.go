@@ -287,7 +287,8 @@ func TestNotes(t *testing.T) {
 		},
 		"a policy without binding": {
 			options(withURL, func(o *Options) { o.Spec = spec(); o.Spec.Policy.Bindings = nil; o.Spec.Policy.AdmissionPolicies = nil }),
-			[]string{"Mutating"}, nil,
+			[]string{"Mutating"},
+			nil,
 		},
 		"a policy about what is never sent": {
 			options(withURL, func(o *Options) {
