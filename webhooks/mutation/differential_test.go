@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -231,11 +232,16 @@ type outcome struct {
 	Object  any                 `json:"object,omitempty"`
 }
 
+// undeclared are the fields that a schema has not. structured-merge-diff ends at the first of an object, and has an object's fields in
+// the order of a Go map.
+var undeclared = regexp.MustCompile(`(?s)(failed to convert patch object to typed object: ).*field not declared in schema`)
+
 func refused(status metav1.Status) outcome {
-	out := outcome{Code: status.Code, Reason: status.Reason, Message: status.Message}
+	told := func(message string) string { return undeclared.ReplaceAllString(message, "${1}field not declared in schema") }
+	out := outcome{Code: status.Code, Reason: status.Reason, Message: told(status.Message)}
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
-			out.Causes = append(out.Causes, cause.Message)
+			out.Causes = append(out.Causes, told(cause.Message))
 		}
 	}
 	return out

@@ -122,7 +122,7 @@ func isBoundedText(text, of string) bool {
 	if before, _, found := strings.Cut(of, conversion); found {
 		return strings.HasPrefix(text, before+conversion)
 	}
-	if strings.ContainsFunc(of, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if strings.ContainsFunc(of, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.Contains(of, `\u0000`) { // as it is, or in JSON
 		return text != ""
 	}
 	start, cut := strings.CutSuffix(text, "…")
