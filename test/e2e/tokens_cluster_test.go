@@ -227,7 +227,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: issuer}]
 	})
 	t.Run("a right to create is enough", func(t *testing.T) {
 		r := c.token(t.Context(), c.kubeconfigs["issuer"], "issue", "--id", "by-issuer", "--user", "robot")
-		r.wants(t, 0, "AccessToken/by-issuer is in the cluster; the token is valid until ", "cannot decide whether a TokenRevocation revokes it: ", "cannot decide whether every replica accepts the token yet: ")
+		r.wants(t, 0, "AccessToken/by-issuer is in the cluster; the token is valid until ", "cannot decide whether every replica accepts the token yet: ")
 		c.everyReplica(t, strings.TrimSpace(r.out), true)
 	})
 	t.Run("issued, used, listed, revoked", func(t *testing.T) { c.lifeOfAToken(t) })
@@ -239,10 +239,9 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: issuer}]
 		var issued struct{ Token string }
 		must(t, json.Unmarshal([]byte(two.out), &issued))
 		c.everyReplica(t, strings.TrimSpace(one.out), true)
-		c.token(t.Context(), admin, "revoke", "--user", "jane", "--dry-run").wants(t, 0, "would write a TokenRevocation, in the cluster", "would remove AccessToken jane-1 of jane, in the cluster", "nothing was changed")
+		c.token(t.Context(), admin, "revoke", "--user", "jane", "--dry-run").wants(t, 0, "would write a TokenRevocation, in the cluster", "nothing was changed")
 		c.everyReplica(t, issued.Token, true)
-		r := c.token(t.Context(), admin, "revoke", "--user", "jane", "--reason", "laptop stolen", "-o", "json")
-		r.wants(t, 0, `{"dryRun":false,"revocation":{"name":"revocation-`, `"user":{"username":"jane"},"issuedBefore":"`, `"removed":[{"id":"jane-1","user":{"username":"jane"}},{"id":"jane-2"`)
+		c.token(t.Context(), admin, "revoke", "--user", "jane", "--reason", "laptop stolen").wants(t, 0, "wrote a TokenRevocation, in the cluster: everything issued to jane before ")
 		c.everyReplica(t, strings.TrimSpace(one.out), false)
 		c.everyReplica(t, issued.Token, false)
 		again := c.token(t.Context(), admin, "issue", "--id", "jane-3", "--user", "jane")
@@ -256,7 +255,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: issuer}]
 		must(t, c.apply(t.Context(), fmt.Sprintf("\napiVersion: gatehouse.dev/v1alpha1\nkind: TokenRevocation\nmetadata: {name: bob}\nspec: {user: bob, issuedBefore: %q}\n",
 			time.Now().UTC().Add(2*time.Second).Format(time.RFC3339))))
 		c.everyReplica(t, strings.TrimSpace(r.out), false)
-		c.token(t.Context(), admin, "list", "--user", "bob", "-o", "json").wants(t, 0, `"state":"revoked","revokedBy":{"name":"bob"}}`)
+		c.token(t.Context(), admin, "list", "--user", "bob", "-o", "json").wants(t, 0, `"state":"revoked","revokedBy":"bob"}`)
 	})
 	t.Run("a session that ends at its issuer", func(t *testing.T) { c.backChannelLogout(t) })
 	t.Run("expired", func(t *testing.T) {
@@ -276,9 +275,6 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: issuer}]
 		c.token(t.Context(), admin, "issue", "--id", "by-issuer", "--user", "x").wants(t, 2, "AccessToken/by-issuer exists already and is not overwritten (hint: another --id, or gatehouse token revoke --kubeconfig ")
 		c.token(t.Context(), admin, "revoke", "nobody-has-this").wants(t, 1, `there is no AccessToken "nobody-has-this" in the cluster (hint: gatehouse token list --kubeconfig `)
 		c.token(t.Context(), admin, "list", "--context", "none").wants(t, 2, "invalid kubeconfig: ", "none")
-		guard := t.TempDir()
-		must(t, os.WriteFile(guard+"/guard.yaml", []byte("apiVersion: gatehouse.dev/v1alpha1\nkind: AuthenticationConfiguration\nguard: {prefixes: [{source: access-tokens, username: \"robot:\", groups: \"\"}]}\n"), 0o600))
-		c.token(t.Context(), admin, "issue", "--user", "eve", "--config", guard).wants(t, 1, `"eve" must begin with "robot:"`)
 	})
 	// The last: without the webhook anything may be applied.
 	t.Run("a reserved group", func(t *testing.T) { c.reservedGroup(t) })

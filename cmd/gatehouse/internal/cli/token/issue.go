@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,11 +48,8 @@ The cluster receives the hash and never the token. Anyone who can create AccessT
 can issue tokens for any user that is not reserved by Kubernetes.
 
 Identities that are reserved by Kubernetes, such as the group system:masters, are
-rejected, except groups that the guard in --config allows for access tokens. The
-cluster does not contain the guard of its servers: to check against it, give their
-directory with --config beside --kubeconfig. Issue then only reads the directory.
-Without it, the servers check the object when it is created, and issue reports their
-rejection.
+rejected, except groups that the guard in --config allows for access tokens. In a
+cluster, the servers check the object by their guard when it is created.
 
 In a cluster it waits until every replica accepts the token, at most 30 seconds, because
 an API server remembers a rejection for minutes; --wait=false does not.
@@ -82,7 +80,7 @@ yet: only then the token is shown.`,
 	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is valid for; repeatable (default the audiences of the API server)")
 	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is valid, such as 12h or 30d")
 	flags.BoolVar(&f.wait, "wait", true, "in a cluster, wait until every replica accepts the token")
-	f.add(cmd, "directory of documents: token-<id>.yaml is written to it; with a cluster, its guard checks the user")
+	f.add(cmd, "directory of documents: token-<id>.yaml is written to it, and its guard checks the user")
 	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
 	cli.AddDryRunFlag(cmd, &f.dryRun)
 	_ = cmd.MarkFlagRequired("user") // the flags exist
@@ -116,21 +114,17 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := f.misused(); err != nil {
-		return err
-	}
 	if f.Given() {
 		return f.issueInCluster(ctx, s, &issued)
 	}
 	store := tokens.Directory{Dir: f.config}
-	known, err := f.known(ctx, store, issued.Document.Name)
-	if err != nil {
-		return err
+	var known tokens.Listing
+	if f.config != "" {
+		if known, err = store.List(ctx); err != nil {
+			return err
+		}
 	}
-	if err := f.waitBehind(ctx, &known, &issued); err != nil {
-		return err
-	}
-	if err := f.judge(known, &issued); err != nil {
+	if err := f.judge(known.Spec, &issued); err != nil {
 		return err
 	}
 	switch {
@@ -143,7 +137,7 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 	}
 	file, err := store.Create(ctx, &issued.Document)
 	if errors.Is(err, tokens.ErrExists) {
-		return existsError(file)
+		return fmt.Errorf("%s exists already and is not overwritten (hint: another --id, or remove the file, which revokes its token)", file)
 	}
 	if err != nil {
 		return err
@@ -162,30 +156,28 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 	return nil
 }
 
-// misused returns what is wrong with the flags, whatever the place of the token.
-func (f *tokenFlags) misused() error {
-	_, err := parseExtra(f.extra)
+// make makes the token and its document, without judging either. Its error has everything that is
+// wrong with the flags.
+func (f *tokenFlags) make() (issued issuedToken, err error) {
+	extra, err := parseExtra(f.extra)
 	problems := cli.Problems{err}
 	problems.Add(f.ttl < time.Second, "--ttl %s: must be a second or more", f.ttl)
-	return append(problems, f.Check()).Err()
-}
-
-// make makes the token and its document, without judging either. What of the flags is
-// misused is left out.
-func (f *tokenFlags) make() (issuedToken, error) {
-	var issued issuedToken
+	if f.config != "" || f.Given() {
+		problems = append(problems, f.one())
+	}
+	if err := problems.Err(); err != nil {
+		return issued, err
+	}
 	var random [25]byte
 	if _, err := io.ReadFull(f.random, random[:]); err != nil {
 		return issued, fmt.Errorf("random bytes: %w", err)
 	}
 	id := f.id
 	if id == "" {
-		var err error
 		if id, err = randomID(f.random); err != nil {
 			return issued, err
 		}
 	}
-	extra, _ := parseExtra(f.extra)
 	text, hash := authn.NewToken(id, random)
 	issued.Token = text
 	now := f.now().UTC().Truncate(time.Second)
@@ -202,44 +194,21 @@ func (f *tokenFlags) make() (issuedToken, error) {
 	return issued, nil
 }
 
-// known lists --config, in which no file must have the new document's name.
-func (f *tokenFlags) known(ctx context.Context, store tokens.Directory, id string) (tokens.Listing, error) {
-	if f.config == "" {
-		return tokens.Listing{}, nil
-	}
-	if err := cli.CheckDir("--config", f.config); err != nil {
-		return tokens.Listing{}, err
-	}
-	file := store.TokenFile(id)
-	if _, err := os.Lstat(file); err == nil {
-		return tokens.Listing{}, existsError(file)
-	}
-	return store.List(ctx)
-}
-
 // judge compiles the document as the server will, beside what is known and behind its guard, and
 // refuses it if there is anything wrong with it. What is wrong with other documents is no error.
-func (f *tokenFlags) judge(known tokens.Listing, issued *issuedToken) error {
+func (f *tokenFlags) judge(known authn.Spec, issued *issuedToken) error {
 	// The last of the tokens, so that what two have in common is its fault.
 	source := "the new token"
 	known.Tokens = append(known.Tokens, authn.Token{Source: source, AccessToken: issued.Document})
 	known.Now = f.now
-	_, err := authn.Compile(known.Spec)
-	var found, own diagnostic.List
+	_, err := authn.Compile(known)
+	var found diagnostic.List
 	if err != nil && !errors.As(err, &found) {
 		return err
 	}
-	for _, one := range found {
-		if one.Source != source || one.Severity != diagnostic.Error {
-			continue
-		}
-		if f.config == "" && strings.HasPrefix(one.Field, "spec.user.groups[") && strings.HasPrefix(one.Message, `"system:`) {
-			one.Hint = "a server's guard may allow a group: --config DIR, its directory of documents"
-		}
-		own = append(own, one)
-	}
-	if len(own) > 0 {
-		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("no token was issued:\n%w", own)}
+	found = slices.DeleteFunc(found, func(one diagnostic.Diagnostic) bool { return one.Source != source })
+	if err := found.Err(); err != nil {
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("no token was issued:\n%w", err)}
 	}
 	return nil
 }
@@ -314,8 +283,4 @@ func randomID(random io.Reader) (string, error) {
 		return "", fmt.Errorf("random bytes: %w", err)
 	}
 	return strings.ToLower(base32.StdEncoding.EncodeToString(data[:]))[:12], nil
-}
-
-func existsError(file string) error {
-	return fmt.Errorf("%s exists already and is not overwritten (hint: another --id, or remove the file, which revokes its token)", file)
 }

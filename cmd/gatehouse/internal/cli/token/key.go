@@ -16,7 +16,7 @@ import (
 )
 
 func newTokenKeyCommand(s cli.Streams) *cobra.Command {
-	var out, output string
+	var out string
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Create a key that signs login tokens",
@@ -24,8 +24,7 @@ func newTokenKeyCommand(s cli.Streams) *cobra.Command {
 AuthenticationConfiguration. All replicas use the same keys. Anyone with a key can
 create a login token for any user that the identity guard allows.
 
-With --out it writes the key to a new file that only its owner can read. With -o json
-standard output has an object with the field file, or key without --out.
+With --out it writes the key to a new file that only its owner can read.
 
 Exit codes: 0 created, 2 bad usage, or the file exists or cannot be written.`,
 		Example: `  gatehouse token key --out ./config/login.key
@@ -33,29 +32,19 @@ Exit codes: 0 created, 2 bad usage, or the file exists or cannot be written.`,
   # create a Secret for all replicas
   kubectl create secret generic gatehouse-login --from-file=login.key=<(gatehouse token key)`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return createKey(s, out, output == "json") },
+		RunE: func(*cobra.Command, []string) error { return createKey(s, out) },
 	}
 	cmd.Flags().StringVar(&out, "out", "", "new file for the key; it must not exist")
 	_ = cmd.MarkFlagFilename("out") // the flag exists
-	cli.AddOutputFlag(cmd, &output, "text", "json")
 	return cmd
 }
 
-// createdKey is the JSON output.
-type createdKey struct {
-	File string `json:"file,omitempty"`
-	Key  string `json:"key,omitempty"`
-}
-
 // createKey writes a new key to a file or, without one, to standard output.
-func createKey(s cli.Streams, file string, asJSON bool) error {
+func createKey(s cli.Streams, file string) error {
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // it does not fail
 	text := base64.StdEncoding.EncodeToString(key[:])
-	switch {
-	case file == "" && asJSON:
-		return cli.WriteJSONLine(s.Out, createdKey{Key: text})
-	case file == "":
+	if file == "" {
 		_, err := fmt.Fprintln(s.Out, text)
 		return err
 	}
@@ -69,8 +58,6 @@ func createKey(s cli.Streams, file string, asJSON bool) error {
 		return fmt.Errorf("--out: there is no directory %q (hint: mkdir -p %s)", dir, shell.Quote(dir))
 	case err != nil:
 		return fmt.Errorf("--out: %w", err)
-	case asJSON:
-		return cli.WriteJSONLine(s.Out, createdKey{File: file})
 	}
 	_, err = fmt.Fprintf(s.Err, "%s written; anyone who can read it can log in as any user\n", file)
 	return err

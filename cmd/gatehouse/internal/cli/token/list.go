@@ -93,15 +93,10 @@ type listedToken struct {
 	ExpiresAt  time.Time                 `json:"expiresAt"`
 	LastUsedAt *time.Time                `json:"lastUsedAt,omitempty"`
 	State      tokenState                `json:"state"`
-	// RevokedBy is the TokenRevocation that ends the token.
-	RevokedBy *listedRevocation `json:"revokedBy,omitempty"`
+	// RevokedBy is the name of the TokenRevocation that ends the token.
+	RevokedBy string `json:"revokedBy,omitempty"`
 	// File is the file of the document. It is empty for an object of a cluster.
 	File string `json:"file,omitempty"`
-}
-
-// listedRevocation is a TokenRevocation as token list shows it.
-type listedRevocation struct {
-	Name string `json:"name"`
 }
 
 func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
@@ -171,7 +166,7 @@ func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, now
 		row.State = stateUnused
 	case revoked:
 		row.State = stateRevoked
-		row.RevokedBy = &listedRevocation{revocation.Name}
+		row.RevokedBy = revocation.Name
 	case !now.Before(row.ExpiresAt):
 		row.State = stateExpired
 	case listing.Pending[token.Name]:

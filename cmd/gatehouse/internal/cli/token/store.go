@@ -79,11 +79,3 @@ func (f *tokenPlace) flags() string {
 	}
 	return " --config " + shell.Quote(f.config)
 }
-
-// file returns the place for JSON output: a file, or "" for an object.
-func (f *tokenPlace) file(place string) string {
-	if f.Given() {
-		return ""
-	}
-	return place
-}

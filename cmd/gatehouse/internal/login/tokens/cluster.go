@@ -2,7 +2,6 @@ package tokens
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,8 +14,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
-	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
+
+// kind is that of access tokens.
+const kind = "AccessToken"
 
 const (
 	tokenResource      = "accesstokens"
@@ -87,31 +88,17 @@ func (*Cluster) create(ctx context.Context, client dynamic.ResourceInterface, re
 // name is there, and what is wrong is in Found.
 func (c *Cluster) List(ctx context.Context) (Listing, error) {
 	listing := Listing{Unused: map[string]string{}, Pending: map[string]bool{}}
-	err := each(ctx, c.tokens, tokenResource, listing.addToken)
-	if err != nil {
+	if err := each(ctx, c.tokens, tokenResource, listing.addToken); err != nil {
 		return Listing{}, err
 	}
-	if listing.Revocations, listing.Found, err = c.Revocations(ctx); err != nil {
-		return Listing{}, err
-	}
-	return listing, nil
-}
-
-// Revocations reads all revocations. Those with errors are not used, and not among
-// them; the diagnostics say why.
-func (c *Cluster) Revocations(ctx context.Context) ([]authn.Revocation, diagnostic.List, error) {
-	var (
-		all   []authn.Revocation
-		found diagnostic.List
-	)
 	err := each(ctx, c.revocations, revocationResource, func(u *unstructured.Unstructured) {
 		r := config.ReadResource(u)
-		found = append(found, r.Found...)
+		listing.Found = append(listing.Found, r.Found...)
 		if value, ok := r.Value.(*v1alpha1.TokenRevocation); ok && r.Found.Err() == nil {
-			all = append(all, authn.Revocation{Source: config.ClusterSource, TokenRevocation: *value})
+			listing.Revocations = append(listing.Revocations, authn.Revocation{Source: config.ClusterSource, TokenRevocation: *value})
 		}
 	})
-	return all, found, err
+	return listing, err
 }
 
 // addToken adds a token as it was read.
@@ -181,31 +168,16 @@ func each(ctx context.Context, client dynamic.ResourceInterface, resource string
 	return explain(err, "list", resource, "")
 }
 
-// Delete deletes the tokens' objects, each only if it is still the one that was
-// listed. A dry run asks nobody.
-func (c *Cluster) Delete(ctx context.Context, tokens []authn.Token, dryRun bool) []Removal {
-	removals := make([]Removal, len(tokens))
-	for i := range tokens {
-		removals[i] = Removal{ID: tokens[i].Name, Place: object(kind, tokens[i].Name)}
-		if !dryRun {
-			removals[i].Err = c.delete(ctx, &tokens[i])
-		}
+// Delete deletes the token's object, if it is still the one that was listed. A dry run asks nobody.
+func (c *Cluster) Delete(ctx context.Context, token *authn.Token, dryRun bool) (string, error) {
+	place := object(kind, token.Name)
+	if dryRun {
+		return place, nil
 	}
-	return removals
-}
-
-func (c *Cluster) delete(ctx context.Context, token *authn.Token) error {
-	var options metav1.DeleteOptions
-	if token.UID != "" {
-		// Its status may have been written since, which is no other token. Its spec
-		// never changes.
-		options.Preconditions = &metav1.Preconditions{UID: &token.UID}
-	}
-	return explain(c.tokens.Delete(ctx, token.Name, options), "delete", tokenResource, token.Name)
+	// Its status may have been written since, which is no other token. Its spec never changes.
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}}
+	return place, explain(c.tokens.Delete(ctx, token.Name, options), "delete", tokenResource, token.Name)
 }
 
 // object returns the name of an object for people.
 func object(kind, name string) string { return fmt.Sprintf("%s/%s", kind, name) }
-
-// errUncertain is an answer that did not come: what was asked for may be done.
-var errUncertain = errors.New("the API server did not respond, and may have applied the change")

@@ -1,16 +1,13 @@
 package tokens
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
-	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -25,36 +22,25 @@ const maxQuoted = 2000
 // object, or about all of a kind if it has no name.
 func explain(err error, verb, resource, name string) error {
 	class := apierr.Classify(err)
-	switch unreached := apierr.Unreached(err); {
+	unreached := apierr.Unreached(err)
+	switch {
 	case err == nil:
 		return nil
-	case verb == "create" && class == apierr.AlreadyExists:
+	case class == apierr.AlreadyExists:
 		return fmt.Errorf("%s %w", object(kindOf(resource), name), ErrExists)
 	case class == apierr.Unserved:
 		return fmt.Errorf("the API server has no %s in %s (hint: apply the CRDs: %s)", resource, v1alpha1.GroupVersion, crds.ApplyCommand)
-	case class == apierr.NotFound:
+	case class == apierr.NotFound, class == apierr.Conflict: // another object has its name
 		return fmt.Errorf("%s %w", object(kindOf(resource), name), ErrNotFound)
-	case class == apierr.Conflict:
-		return fmt.Errorf("%s %w (hint: try again)", object(kindOf(resource), name), ErrChanged)
-	case class == apierr.Unauthorized:
-		return errors.New("the API server rejects the credentials of the kubeconfig (hint: kubectl auth whoami, with the same kubeconfig and context)")
 	case apierr.LacksRight(err, verb):
-		return &markedError{fmt.Sprintf("%s (hint: %s)", singleLineError(err), apierr.BindHint(apierr.RoleAdmin, "", verb, resource+" in "+v1alpha1.GroupVersion.Group)), ErrForbidden}
+		return &markedError{fmt.Sprintf("%s (hint: %s)", singleLine(err.Error()), apierr.BindHint(apierr.RoleAdmin, "", verb, resource+" in "+v1alpha1.GroupVersion.Group)), ErrForbidden}
 	case class == apierr.Invalid, class == apierr.Forbidden:
 		return &markedError{findings(err, object(kindOf(resource), name)).Error(), ErrRefused}
-	case class == apierr.Unreachable && verb != "list" && !errors.Is(err, context.Canceled) && !isDial(err):
-		return fmt.Errorf("%w: %s (hint: check with kubectl get %s)", errUncertain, singleLineError(err), resource+" "+shell.Quote(name))
 	case unreached != nil:
-		return errors.New(singleLineError(unreached))
+		return errors.New(singleLine(unreached.Error()))
 	default:
-		return errors.New(singleLineError(err))
+		return errors.New(singleLine(err.Error()))
 	}
-}
-
-// isDial reports whether there was no connection, so that the API server did nothing.
-func isDial(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "dial"
 }
 
 // markedError is an error of the API server, in its words, that callers can tell apart with errors.Is.
@@ -71,7 +57,7 @@ func findings(err error, object string) diagnostic.List {
 	one := diagnostic.Diagnostic{Severity: diagnostic.Error, Source: config.ClusterSource, Object: object}
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0 {
-		one.Message = singleLineError(err)
+		one.Message = singleLine(err.Error())
 		return diagnostic.List{one}
 	}
 	var list diagnostic.List
@@ -82,9 +68,7 @@ func findings(err error, object string) diagnostic.List {
 	return list
 }
 
-// singleLineError returns the API server's message on one line, with tokens redacted.
-func singleLineError(err error) string { return singleLine(err.Error()) }
-
+// singleLine returns what the API server says on one line, with tokens redacted.
 func singleLine(text string) string {
 	text = strings.Join(strings.Fields(truncate.Runes(text, maxQuoted)), " ")
 	text = strings.Map(func(r rune) rune {

@@ -3,7 +3,6 @@ package tokens
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -33,38 +32,35 @@ const (
 	usageQPS, usageBurst = 5, 5
 	// usageTimeout bounds one request.
 	usageTimeout = 10 * time.Second
-	// usageRetry and usageForbidden are how long no use of a token is noted after one
-	// could not be, and after one that somebody has to allow first.
-	usageRetry, usageForbidden = time.Minute, 10 * time.Minute
+	// usageRetry is how long no use of a token is noted after one could not be.
+	usageRetry = 10 * time.Minute
+	// usageQueue bounds the uses that wait to be written.
+	usageQueue = 1024
 )
 
-// ClusterUsage notes in the status of access tokens of a cluster when they were
-// last used, to the hour. Before it writes it looks whether another replica has
-// noted a use of the hour. What cannot be written is lost, and the next use of the
-// token is noted a while later.
+// ClusterUsage notes in the status of access tokens of a cluster when they were last
+// used, to the hour. What cannot be written is lost, and a later use of the token is
+// noted.
 //
-// It knows the tokens that Know was told and no others, and each waits to be noted
-// once, so that nobody who sends tokens can make it grow. It is safe for concurrent
-// use, but for Know, whose calls come one after the other.
+// It knows the tokens that Know was told and no others, so that nobody who sends tokens
+// can make it grow. It is safe for concurrent use, but for Know, whose calls come one
+// after the other.
 type ClusterUsage struct {
 	client   dynamic.NamespaceableResourceInterface
 	problems *problemlog.Log
+	due      chan clusterUse
 
-	mu    sync.Mutex
-	known map[string]*clusterUse
-	// due are the tokens whose use waits to be written, each once, and wake has a value
-	// when there are any.
-	due  []string
-	wake chan struct{}
+	mu sync.Mutex
+	// known has the UID of each token, and next the time before which no use of it is noted.
+	known map[string]types.UID
+	next  map[types.UID]time.Time
 }
 
-// clusterUse is what is known of the use of a token.
+// clusterUse is a use of a token that waits to be written.
 type clusterUse struct {
+	id  string
 	uid types.UID
-	// at is the use that waits to be written, and next the time before which no other is
-	// noted.
-	at, next time.Time
-	waits    bool
+	at  time.Time
 }
 
 // NewClusterUsage returns a ClusterUsage with a client of its own, so that it never
@@ -83,7 +79,7 @@ func NewClusterUsage(access *rest.Config, log *slog.Logger) (*ClusterUsage, erro
 func newClusterUsage(client dynamic.Interface, log *slog.Logger) *ClusterUsage {
 	return &ClusterUsage{
 		client:   client.Resource(v1alpha1.GroupVersion.WithResource(tokenResource)),
-		problems: problemlog.New(log, "use of access tokens"), wake: make(chan struct{}, 1),
+		problems: problemlog.New(log, "use of access tokens"), due: make(chan clusterUse, usageQueue),
 	}
 }
 
@@ -92,19 +88,17 @@ func newClusterUsage(client dynamic.Interface, log *slog.Logger) *ClusterUsage {
 func (u *ClusterUsage) Know(tokens []authn.Token) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	before := u.known
-	u.known = map[string]*clusterUse{}
+	before := u.next
+	u.known, u.next = map[string]types.UID{}, map[types.UID]time.Time{}
 	for i := range tokens {
-		token := &tokens[i]
-		if token.Source != config.ClusterSource || token.UID == "" {
-			continue
-		}
-		use := before[token.Name]
-		if use == nil || use.uid != token.UID {
+		if token := &tokens[i]; token.Source == config.ClusterSource && token.UID != "" {
 			// Copies, so that nothing holds on to the documents.
-			use = &clusterUse{uid: types.UID(strings.Clone(string(token.UID)))}
+			uid := types.UID(strings.Clone(string(token.UID)))
+			u.known[strings.Clone(token.Name)] = uid
+			if next, ok := before[uid]; ok {
+				u.next[uid] = next
+			}
 		}
-		u.known[strings.Clone(token.Name)] = use
 	}
 }
 
@@ -113,120 +107,66 @@ func (u *ClusterUsage) Know(tokens []authn.Token) {
 func (u *ClusterUsage) Note(id string, at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	use := u.known[id]
-	if use == nil || use.waits || at.Before(use.next) {
+	uid, ok := u.known[id]
+	if !ok || at.Before(u.next[uid]) {
 		return
 	}
-	use.at, use.waits = at.Truncate(time.Second), true
-	u.due = append(u.due, strings.Clone(id))
 	select {
-	case u.wake <- struct{}{}:
-	default: // it is awake
+	case u.due <- clusterUse{strings.Clone(id), uid, at.Truncate(time.Second)}:
+		u.next[uid] = at.Add(usageGrain)
+	default: // a later use is noted
 	}
 }
 
-// Run writes what was noted, one token after the other, until ctx is done. It is
-// called once.
+// Run writes what was noted, one token after the other, until ctx is done.
 func (u *ClusterUsage) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-u.wake:
-		}
-		u.mu.Lock()
-		due := u.due
-		u.due = nil
-		u.mu.Unlock()
-		for _, id := range due {
-			if ctx.Err() != nil {
-				return
-			}
-			u.mu.Lock()
-			use := u.known[id]
-			u.mu.Unlock()
-			if use != nil {
-				next := u.write(ctx, id, use)
+		case use := <-u.due:
+			err := u.write(ctx, use)
+			class := apierr.Classify(err)
+			switch {
+			case class == apierr.NotFound, class == apierr.Conflict, ctx.Err() != nil: // it was deleted or replaced
+			case err == nil:
+				u.problems.Recover(lastUsed)
+			default:
+				u.report(class.Coarse(), err)
 				u.mu.Lock()
-				use.next, use.waits = next, false
+				u.next[use.uid] = time.Now().Add(usageRetry)
 				u.mu.Unlock()
 			}
 		}
 	}
 }
 
-// write writes the use that waits, unless another of the hour or a later one is there, and
-// returns before when no other is noted.
-func (u *ClusterUsage) write(ctx context.Context, id string, use *clusterUse) (next time.Time) {
-	last, err := u.last(ctx, id, use.uid)
-	if err == nil && !use.at.Before(last.Add(usageGrain)) {
-		last, err = use.at, u.patch(ctx, id, use.uid, use.at)
-	}
-	class := apierr.Classify(err)
-	// A token that was deleted or replaced in between is no failure.
-	if gone := errors.Is(err, errGone) || class == apierr.NotFound || class == apierr.Conflict; !gone && ctx.Err() == nil {
-		u.report(class.Coarse(), err)
-	}
-	switch {
-	case err == nil:
-		return last.Add(usageGrain)
-	case class.IsDenied(), class == apierr.Unserved:
-		return time.Now().Add(usageForbidden)
-	default:
-		return time.Now().Add(usageRetry)
-	}
-}
-
-// last returns when the token was last used by what its status says. What the API server
-// has in memory is recent enough.
-func (u *ClusterUsage) last(ctx context.Context, id string, uid types.UID) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
-	defer cancel()
-	found, err := u.client.Get(ctx, id, metav1.GetOptions{ResourceVersion: "0"})
-	if err != nil {
-		return time.Time{}, err
-	}
-	if found.GetUID() != uid {
-		return time.Time{}, errGone
-	}
-	if last := statusOf(found).LastUsed; last != nil {
-		return last.Time, nil
-	}
-	return time.Time{}, nil
-}
-
-// patch writes when the token was used into its status, if it is still this token.
-func (u *ClusterUsage) patch(ctx context.Context, id string, uid types.UID, at time.Time) error {
+// write writes when the token was used into its status, if it is still this token.
+func (u *ClusterUsage) write(ctx context.Context, use clusterUse) error {
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": uid},
-		"status":   map[string]any{"lastUsed": metav1.NewTime(at)},
+		"metadata": map[string]any{"uid": use.uid},
+		"status":   map[string]any{"lastUsed": metav1.NewTime(use.at)},
 	})
 	if err != nil {
 		return err
 	}
-	_, err = u.client.Patch(ctx, id, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: usageManager}, "status")
+	_, err = u.client.Patch(ctx, use.id, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: usageManager}, "status")
 	return err
 }
-
-var errGone = errors.New("the token is another one")
 
 // lastUsed is what a problem of ClusterUsage is about.
 const lastUsed = "status.lastUsed"
 
-// report logs a failure once for as long as it lasts, and that it is over.
+// report logs a failure once for as long as it lasts.
 func (u *ClusterUsage) report(class apierr.Class, err error) {
 	hint := "Gatehouse tries again; nothing else depends on it"
 	switch class { //nolint:exhaustive // the others need nothing but time
-	case apierr.None:
-		u.problems.Recover(lastUsed)
-		return
 	case apierr.Forbidden:
-		hint = apierr.GrantHint("the ClusterRole gatehouse-resources", "get", "accesstokens and patch of accesstokens/status in "+v1alpha1.GroupVersion.Group+"; nothing else depends on it")
+		hint = apierr.GrantHint("the ClusterRole gatehouse-resources", "patch", "accesstokens/status in "+v1alpha1.GroupVersion.Group+"; nothing else depends on it")
 	case apierr.Unserved:
 		hint = "apply the CRDs: " + crds.ApplyCommand
-	default:
 	}
-	u.problems.Report(lastUsed, fmt.Sprint(class), "cannot write when they were last used: "+singleLineError(err), hint)
+	u.problems.Report(lastUsed, string(class), "cannot write when they were last used: "+singleLine(err.Error()), hint)
 }

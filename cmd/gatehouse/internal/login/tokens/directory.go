@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
@@ -71,6 +73,27 @@ func WriteNew(file string, data []byte, mode fs.FileMode) error {
 		return errors.Join(err, os.Remove(file))
 	}
 	return nil
+}
+
+// Delete removes the file of a token that has nothing else in it. A link is not removed: a
+// kubelet or git-sync, which has made it, would bring the token back.
+func (d Directory) Delete(ctx context.Context, token *authn.Token, dryRun bool) (string, error) {
+	name, _, several := strings.Cut(token.Source, "#")
+	file := filepath.Join(d.Dir, filepath.FromSlash(name))
+	info, err := os.Lstat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return file, fmt.Errorf("%s %w", file, ErrNotFound)
+	case err != nil:
+		return file, err
+	case several:
+		return file, fmt.Errorf("%s has other documents too (hint: remove the token there)", file)
+	case !info.Mode().IsRegular():
+		return file, fmt.Errorf("%s is a link (hint: remove the token where the files come from)", file)
+	case dryRun || ctx.Err() != nil:
+		return file, ctx.Err()
+	}
+	return file, os.Remove(file)
 }
 
 // List reads the directory as a server does: tokens in lists, and in files with

@@ -93,7 +93,7 @@ func (l *Logouts) sweep(ctx context.Context) error {
 		}
 		uid := u.GetUID()
 		err := explain(l.cluster.revocations.Delete(ctx, u.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}), "delete", revocationResource, u.GetName())
-		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrChanged) { // by another replica
+		if err != nil && !errors.Is(err, ErrNotFound) { // by another replica
 			failed = err
 		}
 		return failed

@@ -18,14 +18,8 @@ import (
 var (
 	// ErrExists is a document of a name that is taken. What was there stays.
 	ErrExists = errors.New("already exists")
-	// ErrNotFound is a token that is not there.
+	// ErrNotFound is a token that is not there any more.
 	ErrNotFound = errors.New("does not exist")
-	// ErrNotRemovable is a token that is there and has to be removed by hand. The
-	// error around it says where, and why.
-	ErrNotRemovable = errors.New("must be removed by hand")
-	// ErrChanged is a document that somebody else changed at the same moment.
-	// Trying again may help.
-	ErrChanged = errors.New("was changed at the same time")
 	// ErrForbidden is a right in a cluster that is missing. The error around it says
 	// which.
 	ErrForbidden = errors.New("is forbidden")
@@ -42,23 +36,12 @@ type Store interface {
 	Create(ctx context.Context, token *v1alpha1.AccessToken) (place string, err error)
 	// List is everything that is there, in no particular order.
 	List(ctx context.Context) (Listing, error)
-	// Delete removes tokens, as List has given them, and says of each what became
-	// of it, in their order. The errors of single ones are ErrNotFound,
-	// ErrNotRemovable and ErrChanged. A dry run changes nothing; of files it has
-	// the same result.
-	Delete(ctx context.Context, tokens []authn.Token, dryRun bool) []Removal
+	// Delete removes a token, as List has given it, and says where it was. A dry run
+	// changes nothing.
+	Delete(ctx context.Context, token *authn.Token, dryRun bool) (place string, err error)
 	// Revoke keeps a revocation, and says where. The error of a name that is taken
 	// is ErrExists. A dry run keeps nothing.
 	Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation, dryRun bool) (place string, err error)
-}
-
-// Removal is what became of a token that was to be removed.
-type Removal struct {
-	ID string
-	// Place is where it was: a file, or the name of an object.
-	Place string
-	// Err is nil if it is removed.
-	Err error
 }
 
 // Listing is what a Store holds.
