@@ -138,7 +138,7 @@ func (t tree) decode() (*Config, diagnostic.List) {
 	c.Warnings = d.warnings
 	c.Warnings.Sort()
 	c.Context = d.context
-	c.provide(newObjects(c.Sidecar.Known, d.context))
+	c.provide(newObjects(d.context))
 	c.Policy.Authorizer, c.Policy.Now = authorizer, time.Now
 	c.Authn.Random, c.Authn.Now = rand.Reader, time.Now
 	for i := range c.Directories {

@@ -20,7 +20,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // objectKey identifies an object. The version is no part of it.
@@ -379,7 +378,6 @@ func (o *object) keep(gvk schema.GroupVersionKind) {
 		namespace.Labels = map[string]string{}
 	}
 	namespace.Labels[corev1.LabelMetadataName] = namespace.Name
-	o.config.Sidecar.Known = append(o.config.Sidecar.Known, sidecar.KnownNamespace{Source: o.source, Namespace: namespace})
 	u := &unstructured.Unstructured{Object: o.fields}
 	u.SetLabels(namespace.Labels)
 	o.context = append(o.context, u)

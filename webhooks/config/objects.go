@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
 	kindversions "github.com/gatehouse-dev/gatehouse/webhooks/kinds/versions"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // objects are the context objects of a directory: what policies and templates
@@ -32,18 +32,21 @@ type objects struct {
 // placed is the place of an object among those of its kind.
 type placed struct{ namespace, name string }
 
-func newObjects(namespaces []sidecar.KnownNamespace, context []*unstructured.Unstructured) *objects {
+func newObjects(context []*unstructured.Unstructured) *objects {
 	o := &objects{
-		namespaces: make(map[string]*corev1.Namespace, len(namespaces)),
+		namespaces: map[string]*corev1.Namespace{},
 		byKind:     map[schema.GroupVersionKind]map[placed]*unstructured.Unstructured{},
 		sorted:     map[schema.GroupVersionKind]map[string][]*unstructured.Unstructured{},
 		scopes:     map[schema.GroupKind]bool{},
 	}
-	for _, n := range namespaces {
-		o.namespaces[n.Name] = n.Namespace
-	}
 	for _, u := range context {
 		gvk := u.GroupVersionKind()
+		if gvk == corev1.SchemeGroupVersion.WithKind("Namespace") {
+			n := new(corev1.Namespace)
+			if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, n) == nil { // it was decoded strictly
+				o.namespaces[n.Name] = n
+			}
+		}
 		if o.byKind[gvk] == nil {
 			o.byKind[gvk] = map[placed]*unstructured.Unstructured{}
 			o.sorted[gvk] = map[string][]*unstructured.Unstructured{}
@@ -64,13 +67,13 @@ func newObjects(namespaces []sidecar.KnownNamespace, context []*unstructured.Uns
 
 // WithContext returns this configuration with more objects that policies and templates may look up, which take the place of those of
 // their kind, namespace and name.
-func (c *Config) WithContext(namespaces []sidecar.KnownNamespace, context []*unstructured.Unstructured) *Config {
+func (c *Config) WithContext(context []*unstructured.Unstructured) *Config {
 	out := *c
 	out.Context = slices.DeleteFunc(slices.Clone(c.Context), func(o *unstructured.Unstructured) bool {
 		return slices.ContainsFunc(context, func(other *unstructured.Unstructured) bool { return IsSame(o, other) })
 	})
 	out.Context = append(out.Context, context...)
-	out.provide(newObjects(slices.Concat(c.Sidecar.Known, namespaces), out.Context))
+	out.provide(newObjects(out.Context))
 	return &out
 }
 

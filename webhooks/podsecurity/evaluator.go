@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	podsecurityapi "k8s.io/pod-security-admission/api"
 	podsecuritypolicy "k8s.io/pod-security-admission/policy"
 )
 
@@ -15,9 +14,6 @@ import (
 // concurrently.
 type Evaluator struct {
 	checks podsecuritypolicy.Evaluator
-	// newest is the version that begins with the newest check: by it "latest",
-	// and all that is newer, is evaluated.
-	newest podsecurityapi.Version
 }
 
 // Violation is a check that a pod fails.
@@ -63,9 +59,6 @@ func New() (*Evaluator, error) {
 		for k := range check.Versions {
 			version := &check.Versions[k]
 			version.CheckPod = identify(check.ID, version.CheckPod)
-			if e.newest.Older(version.MinimumVersion) {
-				e.newest = version.MinimumVersion
-			}
 		}
 	}
 	var err error

@@ -7,13 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	podsecuritypolicy "k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
@@ -96,30 +94,3 @@ var readFixtures = sync.OnceValues(func() ([]fixture, error) {
 	}
 	return out, err
 })
-
-// distinct returns the pods of the fixtures, each once.
-func distinct(all []fixture) []*corev1.Pod {
-	seen := map[*corev1.Pod]bool{}
-	var out []*corev1.Pod
-	for _, f := range all {
-		if !seen[f.pod] {
-			seen[f.pod] = true
-			out = append(out, f.pod)
-		}
-	}
-	return out
-}
-
-// versions returns those at which a check begins, or changes, and "latest": between
-// them nothing does.
-func versions() []string {
-	out := []string{"latest"}
-	for _, check := range podsecuritypolicy.DefaultChecks() {
-		for _, v := range check.Versions {
-			if name := v.MinimumVersion.String(); !slices.Contains(out, name) {
-				out = append(out, name)
-			}
-		}
-	}
-	return out
-}

@@ -82,7 +82,7 @@ func Compile(spec Spec) (*Set, error) {
 	found := profile.CheckNames(spec.Profiles)
 	for i := range spec.Profiles {
 		p, diagnostics := profile.Compile(profile.Input{
-			Environment: environment, Security: s.security, Profile: &spec.Profiles[i], ConfigMaps: spec.ConfigMaps, Stop: spec.Stop,
+			Environment: environment, Profile: &spec.Profiles[i], ConfigMaps: spec.ConfigMaps, Stop: spec.Stop,
 		})
 		if spec.Stop != nil {
 			if err := spec.Stop(); err != nil {
@@ -108,8 +108,6 @@ func Compile(spec Spec) (*Set, error) {
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	found = append(found, s.lintNamespaces(spec.Known)...)
-	found.Sort()
 	s.warnings = found
 	s.index = newIndex(s.profiles)
 	return s, nil
@@ -135,9 +133,6 @@ type Spec struct {
 	Namespaces Namespaces
 	// ConfigMaps may be nil: then no preset is known.
 	ConfigMaps ConfigMaps
-	// Known are namespaces whose annotations are checked at once, where they are
-	// known beforehand, as those of a directory are.
-	Known []KnownNamespace
 	// Option is for all expressions, and may be nil.
 	Option celbound.Option
 	// Stop returns an error once Compile is to end, as a context's Err does. Compile calls

@@ -17,7 +17,7 @@ func (i *injector) verify(p *profile.Profile, after *inject.State) Reason {
 		// There is nothing to keep.
 		return i.resolveConflicts(p, []inject.Conflict{{Path: path, Hint: p.DeclineHint(), Message: message}}, p.OnConflict != v1alpha1.RefuseConflict)
 	}
-	violations, err := i.security.violations(i.request, p, i.pod.Text, after)
+	violations, err := i.security.violations(i.request, i.pod.Text, after)
 	switch {
 	case err != nil:
 		i.messages.cannotDecide(fmt.Errorf("sidecar profile %q: %w", p.Name, err))
@@ -45,7 +45,7 @@ type securityCheck struct {
 }
 
 // violations returns those that the pod has with a profile and did not have before.
-func (c *securityCheck) violations(r *request, p *profile.Profile, before []byte, after *inject.State) ([]podsecurity.Violation, error) {
+func (c *securityCheck) violations(r *request, before []byte, after *inject.State) ([]podsecurity.Violation, error) {
 	if !c.lookedUp {
 		c.lookedUp = true
 		if ns := r.ns(); ns.known {
@@ -53,13 +53,17 @@ func (c *securityCheck) violations(r *request, p *profile.Profile, before []byte
 			c.enforces = c.level.Enforces()
 		}
 	}
-	if !c.enforces || p.CleanLevels.Has(c.level) {
+	if !c.enforces {
 		return nil, nil
 	}
-	if found, err := c.evaluate(r, before); err != nil || len(found) > 0 {
+	found, err := c.evaluate(r, after.Editor.Result())
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	if earlier, err := c.evaluate(r, before); err != nil || len(earlier) > 0 {
 		return nil, err // The pod is refused whatever is added.
 	}
-	return c.evaluate(r, after.Editor.Result())
+	return found, nil
 }
 
 func (c *securityCheck) evaluate(r *request, text []byte) ([]podsecurity.Violation, error) {

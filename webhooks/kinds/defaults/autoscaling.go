@@ -1,8 +1,6 @@
 package defaults
 
 import (
-	"encoding/json"
-
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +15,7 @@ const metricsAnnotation = "autoscaling.alpha.kubernetes.io/metrics"
 
 func autoscalerV1(h *autoscalingv1.HorizontalPodAutoscaler) {
 	setPointer(&h.Spec.MinReplicas, 1)
-	var others []autoscalingv1.MetricSpec
-	if json.Unmarshal([]byte(h.Annotations[metricsAnnotation]), &others) != nil || len(others) == 0 {
+	if h.Annotations[metricsAnnotation] == "" {
 		setPointer(&h.Spec.TargetCPUUtilizationPercentage, utilization)
 	}
 }

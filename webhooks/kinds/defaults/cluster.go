@@ -2,7 +2,6 @@ package defaults
 
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -13,22 +12,6 @@ func roleBinding(ref *rbacv1.RoleRef, list []rbacv1.Subject) {
 		if list[i].Kind == rbacv1.UserKind || list[i].Kind == rbacv1.GroupKind {
 			set(&list[i].APIGroup, rbacv1.GroupName)
 		}
-	}
-}
-
-func priorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) {
-	if limited := p.Spec.Limited; limited != nil {
-		setPointer(&limited.NominalConcurrencyShares, 30)
-		setPointer(&limited.LendablePercent, 0)
-		if queuing := limited.LimitResponse.Queuing; queuing != nil {
-			set(&queuing.HandSize, 8)
-			set(&queuing.Queues, 64)
-			set(&queuing.QueueLengthLimit, 50)
-		}
-	}
-	if exempt := p.Spec.Exempt; exempt != nil {
-		setPointer(&exempt.NominalConcurrencyShares, 0)
-		setPointer(&exempt.LendablePercent, 0)
 	}
 }
 

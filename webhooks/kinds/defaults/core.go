@@ -23,15 +23,6 @@ func namespaceLabel(n *corev1.Namespace) {
 	}
 }
 
-// node does what the admission plug-in TaintNodesByCondition does.
-func node(n *corev1.Node) {
-	if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeNotReady && t.Effect == corev1.TaintEffectNoSchedule
-	}) {
-		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
-	}
-}
-
 func secret(s *corev1.Secret) {
 	set(&s.Type, corev1.SecretTypeOpaque)
 	if len(s.StringData) > 0 && s.Data == nil {
@@ -74,27 +65,5 @@ func service(s *corev1.Service) {
 	}
 	if balanced {
 		setPointer(&spec.AllocateLoadBalancerNodePorts, true)
-	}
-}
-
-func endpoints(e *corev1.Endpoints) { //nolint:staticcheck // deprecated, and served
-	for _, subset := range e.Subsets {
-		for i := range subset.Ports {
-			set(&subset.Ports[i].Protocol, corev1.ProtocolTCP)
-		}
-	}
-}
-
-func limitRange(l *corev1.LimitRange) {
-	for i := range l.Spec.Limits {
-		limit := &l.Spec.Limits[i]
-		if limit.Type == corev1.LimitTypeContainer {
-			copyMissing(&limit.Default, limit.Max)
-			copyMissing(&limit.DefaultRequest, limit.Default)
-			copyMissing(&limit.DefaultRequest, limit.Min)
-		}
-		for _, list := range []corev1.ResourceList{limit.Max, limit.Min, limit.Default, limit.DefaultRequest, limit.MaxLimitRequestRatio} {
-			resources(list)
-		}
 	}
 }

@@ -161,10 +161,6 @@ func TestAsTheAPIServer(t *testing.T) {
 func TestOlderAPIServer(t *testing.T) {
 	t.Parallel()
 	want := []string{
-		`storage.k8s.io/v1/CSIDriver/driver.example.com .spec.preventPodSchedulingIfMissing: got false, want null`,
-		`v1/Pod/whole .spec.resources.limits.cpu: got "4", want null`,
-		`v1/Pod/raised .spec.resources.limits: got {"cpu":"3","memory":"1536Mi"}, want null`,
-		`v1/Pod/raised .spec.resources.requests.memory: got "1536Mi", want null`,
 		`apps/v1/StatefulSet/minimal .spec.updateStrategy.rollingUpdate.maxUnavailable: got 1, want null`,
 	}
 	served := map[string][]string{
@@ -203,29 +199,21 @@ func TestPullPolicy(t *testing.T) {
 	t.Parallel()
 	const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for image, want := range map[string]string{
-		"app":                      "Always",
-		"app:latest":               "Always",
-		"a/b/c":                    "Always",
-		"Registry/app":             "Always", // a registry, because no path has capitals
-		"localhost/app":            "Always",
-		"registry.example:5000/a":  "Always",
-		"[::1]:5000/a":             "Always",
-		"app:latest" + digest:      "Always",
-		"app:1":                    "IfNotPresent",
-		"app" + digest:             "IfNotPresent",
-		"registry:5000/app:1":      "IfNotPresent",
-		"app:1" + digest:           "IfNotPresent",
-		"":                         "IfNotPresent", // here and below: none
-		"App":                      "IfNotPresent",
-		"a/App":                    "IfNotPresent",
-		"a//b":                     "IfNotPresent",
-		"app:":                     "IfNotPresent",
-		"-app":                     "IfNotPresent",
-		"app@sha256:0123":          "IfNotPresent",
-		"app" + digest + ":latest": "IfNotPresent",
-		digest[len("@sha256:"):]:   "IfNotPresent",
-		strings.Repeat("a", 300):   "IfNotPresent",
-		"app 1":                    "IfNotPresent",
+		"app":                     "Always",
+		"app:latest":              "Always",
+		"a/b/c":                   "Always",
+		"Registry/app":            "Always", // a registry, because no path has capitals
+		"localhost/app":           "Always",
+		"registry.example:5000/a": "Always",
+		"[::1]:5000/a":            "Always",
+		"app:latest" + digest:     "Always",
+		"app:1":                   "IfNotPresent",
+		"app" + digest:            "IfNotPresent",
+		"registry:5000/app:1":     "IfNotPresent",
+		"app:1" + digest:          "IfNotPresent",
+		"":                        "IfNotPresent",
+		"app:":                    "IfNotPresent",
+		"app@sha256:0123":         "IfNotPresent",
 	} {
 		t.Run(image, func(t *testing.T) {
 			t.Parallel()
@@ -269,13 +257,9 @@ func TestApply(t *testing.T) {
 		{"token for nobody", pod + "{}}", []any{"spec", "volumes"}, nil},
 		{"class that is not known", pod + "{priorityClassName: mine}}", []any{"spec", "priority"}, nil},
 		{"namespace that has no name yet", "{apiVersion: v1, kind: Namespace, metadata: {generateName: a-}}", []any{"metadata", "labels"}, nil},
-		{"profile with an empty name", "{apiVersion: v1, kind: Pod, metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/a: localhost/}}, spec: {containers: [{name: a}]}}", []any{"spec", "containers", 0, "securityContext"}, nil},
-		{"profile of an ephemeral container", "{apiVersion: v1, kind: Pod, metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/a: unconfined}}, spec: {ephemeralContainers: [{name: a}]}}", []any{"spec", "ephemeralContainers", 0, "securityContext", "appArmorProfile", "type"}, "Unconfined"},
 		{"ephemeral container", pod + "{ephemeralContainers: [{name: a, image: b}]}}", []any{"spec", "ephemeralContainers", 0, "imagePullPolicy"}, "Always"},
 		{"status stays", "{apiVersion: v1, kind: Pod, status: {phase: Running, unknown: 1}}", []any{"status"}, map[string]any{"phase": "Running", "unknown": int64(1)}},
 		{"no status", pod + "{}}", []any{"status"}, nil},
-		{"metrics of the first version", "{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {annotations: {autoscaling.alpha.kubernetes.io/metrics: '[]'}}}", []any{"spec", "targetCPUUtilizationPercentage"}, int64(80)},
-		{"exempt priority level", "{apiVersion: flowcontrol.apiserver.k8s.io/v1, kind: PriorityLevelConfiguration, spec: {exempt: {}}}", []any{"spec", "exempt", "lendablePercent"}, int64(0)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -353,7 +337,6 @@ func FuzzApply(f *testing.F) {
 		}
 	}
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[null,{"env":[null,{"valueFrom":null}],"ports":[null]}],"volumes":[null]}}`))
-	f.Add([]byte(`{"apiVersion":"v1","kind":"LimitRange","spec":{"limits":[{"type":"Container","max":{"cpu":"1e-12"}}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var object map[string]any
 		if kjson.UnmarshalCaseSensitivePreserveInts(data, &object) != nil {

@@ -11,7 +11,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -28,15 +27,12 @@ func Default(object runtime.Object) {
 	switch o := object.(type) {
 	case *corev1.Namespace:
 		namespaceLabel(o)
-	case *corev1.Node:
-		// What is added is not a default.
 	case *corev1.PersistentVolume:
 		volumeDefaults(o)
 	case *corev1.PersistentVolumeClaim:
 		claimSpec(&o.Spec)
 	case *corev1.Pod:
 		podDefaults(&o.Spec)
-		podResources(&o.Spec)
 	case *corev1.Secret:
 		set(&o.Type, corev1.SecretTypeOpaque)
 	case *appsv1.DaemonSet:
@@ -64,14 +60,8 @@ func fill(object runtime.Object) bool {
 	case *corev1.ConfigMap, *corev1.ServiceAccount, *networkingv1.Ingress, *policyv1.PodDisruptionBudget, *rbacv1.Role, *rbacv1.ClusterRole,
 		*storagev1.CSINode, *nodev1.RuntimeClass, *coordinationv1.Lease:
 		// They have no defaults.
-	case *corev1.Endpoints: //nolint:staticcheck // deprecated, and served
-		endpoints(o)
-	case *corev1.LimitRange:
-		limitRange(o)
 	case *corev1.Namespace:
 		namespace(o)
-	case *corev1.Node:
-		node(o)
 	case *corev1.PersistentVolume:
 		persistentVolume(o)
 	case *corev1.PersistentVolumeClaim:
@@ -117,14 +107,8 @@ func fill(object runtime.Object) bool {
 		roleBinding(&o.RoleRef, o.Subjects)
 	case *storagev1.StorageClass:
 		storageClass(o)
-	case *storagev1.CSIDriver:
-		csiDriver(o)
 	case *schedulingv1.PriorityClass:
 		setPointer(&o.PreemptionPolicy, corev1.PreemptLowerPriority)
-	case *flowcontrolv1.FlowSchema:
-		set(&o.Spec.MatchingPrecedence, 1000)
-	case *flowcontrolv1.PriorityLevelConfiguration:
-		priorityLevel(o)
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
 		mutatingWebhooks(o)
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:

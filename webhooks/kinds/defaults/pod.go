@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ContainerOfPod fills in a container of a pod, which may be in the network of its node: what Container does, and what depends on
@@ -36,10 +34,6 @@ func pod(p *corev1.Pod) {
 	serviceAccount(p)
 	tolerate(s)
 	priority(s)
-
-	mergeLabelKeys(p)
-	appArmor(p)
-	podResources(s)
 }
 
 // podDefaults fills in the defaults of a pod.
@@ -135,90 +129,4 @@ func priority(s *corev1.PodSpec) {
 	}
 	setPointer(&s.Priority, value)
 	setPointer(&s.PreemptionPolicy, corev1.PreemptLowerPriority)
-}
-
-// mergeLabelKeys adds the label keys of affinities and spread constraints to their selectors, with the pod's values.
-func mergeLabelKeys(p *corev1.Pod) {
-	var terms []*corev1.PodAffinityTerm
-	collect := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
-		for i := range preferred {
-			terms = append(terms, &preferred[i].PodAffinityTerm)
-		}
-		for i := range required {
-			terms = append(terms, &required[i])
-		}
-	}
-	if affinity := p.Spec.Affinity; affinity != nil {
-		if a := affinity.PodAffinity; a != nil {
-			collect(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
-		}
-		if a := affinity.PodAntiAffinity; a != nil {
-			collect(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
-		}
-	}
-	for _, term := range terms {
-		mergeInto(term.LabelSelector, term.MatchLabelKeys, metav1.LabelSelectorOpIn, p.Labels)
-		mergeInto(term.LabelSelector, term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn, p.Labels)
-	}
-	for i := range p.Spec.TopologySpreadConstraints {
-		c := &p.Spec.TopologySpreadConstraints[i]
-		mergeInto(c.LabelSelector, c.MatchLabelKeys, metav1.LabelSelectorOpIn, p.Labels)
-	}
-}
-
-// mergeInto adds requirements that the selector lacks, so that it is idempotent.
-func mergeInto(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator, labels map[string]string) {
-	if selector == nil {
-		return
-	}
-	for _, key := range keys {
-		value, ok := labels[key]
-		requirement := metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}}
-		if ok && !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
-			return equality.Semantic.DeepEqual(r, requirement)
-		}) {
-			selector.MatchExpressions = append(selector.MatchExpressions, requirement)
-		}
-	}
-}
-
-// appArmor copies profiles from the deprecated annotations to fields.
-func appArmor(p *corev1.Pod) {
-	s := &p.Spec
-	if s.OS != nil && s.OS.Name == corev1.Windows {
-		return
-	}
-	sync := func(name string, context **corev1.SecurityContext) {
-		annotation, ok := p.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+name]
-		profile := appArmorProfile(annotation)
-		if !ok || profile == nil || *context != nil && (*context).AppArmorProfile != nil {
-			return
-		}
-		if s.SecurityContext != nil && equality.Semantic.DeepEqual(s.SecurityContext.AppArmorProfile, profile) {
-			return
-		}
-		setPointer(context, corev1.SecurityContext{})
-		(*context).AppArmorProfile = profile
-	}
-	for c := range containers(s) {
-		sync(c.Name, &c.SecurityContext)
-	}
-	for i := range s.EphemeralContainers {
-		sync(s.EphemeralContainers[i].Name, &s.EphemeralContainers[i].SecurityContext)
-	}
-}
-
-// appArmorProfile returns the profile that an annotation names, or nil.
-func appArmorProfile(annotation string) *corev1.AppArmorProfile {
-	const longest = 4095 // of the name of a profile
-	name, local := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
-	switch {
-	case annotation == corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
-	case annotation == corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
-	case local && strings.TrimSpace(name) == name && name != "" && len(name) <= longest:
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
-	}
-	return nil
 }

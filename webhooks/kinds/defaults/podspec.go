@@ -1,6 +1,8 @@
 package defaults
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -75,6 +77,18 @@ func Container(c *corev1.Container) {
 			}
 		}
 	}
+}
+
+// pullPolicy returns the default pull policy of an image: Always if its tag is latest or it has neither tag nor digest. An image
+// that no runtime accepts may get another one than in the API server.
+func pullPolicy(image string) corev1.PullPolicy {
+	name := image[strings.LastIndexByte(image, '/')+1:] // in front of it, a colon is that of a port
+	name, _, pinned := strings.Cut(name, "@")
+	_, tag, tagged := strings.Cut(name, ":")
+	if tag == "latest" || image != "" && !tagged && !pinned {
+		return corev1.PullAlways
+	}
+	return corev1.PullIfNotPresent
 }
 
 func probe(p *corev1.Probe) {

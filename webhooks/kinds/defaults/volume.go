@@ -41,40 +41,10 @@ func Volume(v *corev1.Volume) {
 	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
 		claimSpec(&v.Ephemeral.VolumeClaimTemplate.Spec)
 	}
-	if v.ISCSI != nil {
-		set(&v.ISCSI.ISCSIInterface, "default")
-	}
-	if v.RBD != nil {
-		rbd(&v.RBD.RBDPool, &v.RBD.RadosUser, &v.RBD.Keyring)
-	}
-	if v.ScaleIO != nil {
-		scaleIO(&v.ScaleIO.StorageMode, &v.ScaleIO.FSType)
-	}
-	azureDisk(v.AzureDisk)
 }
 
 func downward(items []corev1.DownwardAPIVolumeFile) {
 	for i := range items {
 		fieldRef(items[i].FieldRef)
-	}
-}
-
-func rbd(pool, user, keyring *string) {
-	set(pool, "rbd")
-	set(user, "admin")
-	set(keyring, "/etc/ceph/keyring")
-}
-
-func scaleIO(mode, filesystem *string) {
-	set(mode, "ThinProvisioned")
-	set(filesystem, "xfs")
-}
-
-func azureDisk(disk *corev1.AzureDiskVolumeSource) {
-	if disk != nil {
-		setPointer(&disk.CachingMode, corev1.AzureDataDiskCachingReadWrite)
-		setPointer(&disk.FSType, "ext4")
-		setPointer(&disk.ReadOnly, false)
-		setPointer(&disk.Kind, corev1.AzureSharedBlobDisk)
 	}
 }

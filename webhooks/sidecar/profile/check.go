@@ -120,9 +120,8 @@ func (c *compiler) checkPresets() {
 
 // sample is what a profile adds, as it would be in a plausible pod.
 type sample struct {
-	spec        corev1.PodSpec
-	annotations map[string]string
-	app         []corev1.Container
+	spec corev1.PodSpec
+	app  []corev1.Container
 }
 
 // decode reads a rendered part into the type that the API server has for it.
@@ -243,7 +242,6 @@ func (c *compiler) checkMetadata(sample []byte) {
 			c.error(path+".labels["+key+"]", "", "%q: %s", m.Labels[key], message)
 		}
 	}
-	c.typed.annotations = m.Annotations
 	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
 		at := path + ".annotations[" + key + "]"
 		for _, message := range validation.IsQualifiedName(strings.ToLower(key)) {

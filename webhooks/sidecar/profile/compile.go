@@ -20,7 +20,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
-	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podcheck"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
@@ -75,9 +74,6 @@ type Profile struct {
 	// ExcludedSystems are the operating systems that the profile is not for.
 	ExcludedSystems sets.Set[string]
 	Constraints     Constraints
-	// CleanLevels are the levels of Pod Security at which what is added cannot make a
-	// pod inadmissible.
-	CleanLevels podsecurity.Levels
 }
 
 type condition struct {
@@ -138,16 +134,12 @@ type compiler struct {
 func Compile(in Input) (*Profile, diagnostic.List) {
 	c := compiler{environment: in.Environment, profile: in.Profile, configMaps: in.ConfigMaps, budget: celbound.Budget{Stop: in.Stop}}
 	p := c.compile()
-	if c.diagnostics.Err() == nil && p.Fixed != nil {
-		p.CleanLevels = in.Security.CleanAlone(&c.typed.spec, c.typed.annotations, c.typed.app...)
-	}
 	return p, c.diagnostics
 }
 
 // Input is what Compile needs.
 type Input struct {
 	Environment *template.Environment
-	Security    *podsecurity.Evaluator
 	Profile     *Document
 	ConfigMaps  ConfigMaps
 	// Stop returns an error once the compilation is to end. It may be nil.

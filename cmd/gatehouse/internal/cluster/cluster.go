@@ -121,7 +121,7 @@ func (c *Cluster) Provide(p *policy.Spec, m *mutation.Spec, s *sidecar.Spec) *Vi
 		m.Schemas = mutation.NewCustomKinds(nil)
 	}
 	m.Schemas = &definitions{followers: v.params[definitionKind], others: m.Schemas}
-	s.Namespaces, s.ConfigMaps, s.Known = v, v, nil
+	s.Namespaces, s.ConfigMaps = v, v
 	return v
 }
 

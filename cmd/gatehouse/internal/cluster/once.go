@@ -72,7 +72,7 @@ func (c *Cluster) Once(ctx context.Context) *Once {
 // Provide makes a configuration look up everything here.
 func (o *Once) Provide(p *policy.Spec, s *sidecar.Spec) {
 	p.Objects, p.Authorizer = o, o.cluster.access.authorizer()
-	s.Namespaces, s.ConfigMaps, s.Known = o, o, nil
+	s.Namespaces, s.ConfigMaps = o, o
 }
 
 // Problems returns what could not be read so far, in the order in which it was missed, and the number of others.

@@ -15,18 +15,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // Context are the objects of a test. It is immutable.
 type Context struct {
-	namespaces []sidecar.KnownNamespace
-	objects    []*unstructured.Unstructured
+	objects []*unstructured.Unstructured
 }
 
 // Over returns a configuration with the objects of the context laid over its own.
 func (c *Context) Over(of *config.Config) *config.Config {
-	return of.WithContext(c.namespaces, c.objects)
+	return of.WithContext(c.objects)
 }
 
 // readContext reads the objects of the test.
@@ -79,7 +77,6 @@ func (d *document) contextObject(field string, raw []byte) {
 		}
 		metav1.SetMetaDataLabel(&n.ObjectMeta, corev1.LabelMetadataName, n.Name) // as the API server does
 		object.SetLabels(n.Labels)
-		d.context.namespaces = append(d.context.namespaces, sidecar.KnownNamespace{Source: d.source, Namespace: n})
 	}
 	d.context.objects = append(d.context.objects, object)
 }
