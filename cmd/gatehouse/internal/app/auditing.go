@@ -121,7 +121,7 @@ func (w *wiring) addAudits(changed func()) (func() map[string]v1alpha1.PolicyAud
 	w.log.Info("audits enabled", "every", f.Every.String())
 	audits := background.New(background.Config{
 		Active: a.active, Every: f.Every,
-		Reports: openreports.NewWriter(objects, names, namespace, time.Now),
+		Reports: openreports.NewWriter(objects, names, namespace),
 		Load:    load.last, Changed: changed, Log: w.log,
 	})
 	w.add(part{metrics: audits, lead: audits.Run, observe: load.observe, details: audits.Details})

@@ -45,8 +45,8 @@ func sampleOutcome() *audit.Outcome {
 	return &audit.Outcome{
 		Began: began, Ended: began.Add(2 * time.Second), Digest: "0123", Complete: true,
 		Coverage: []audit.Coverage{
-			{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Objects: 1200, Complete: true, ReadAt: began},
-			{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Kind: "Deployment", Objects: 3, Complete: true, ReadAt: began},
+			{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Objects: 1200, Complete: true},
+			{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Kind: "Deployment", Objects: 3, Complete: true},
 		},
 		Skipped: []audit.Skipped{{Kind: "AdmissionPolicy", Policy: "owners", Rule: "owner", Reason: "it reads request.userInfo, which an audit does not know"}},
 		Unknown: []string{"widgets.example.com"},

@@ -115,8 +115,6 @@ type Coverage struct {
 	// Problem says why not, for people, and Right names the missing right, as "list secrets".
 	Problem string `json:"problem,omitempty"`
 	Right   string `json:"right,omitempty"`
-	// ReadAt is the time at which the list began.
-	ReadAt time.Time `json:"readAt,omitzero"`
 }
 
 // Outcome sums up an audit.

@@ -193,7 +193,7 @@ func (a *audit) notDiscovered(served *Served) {
 		named.Insert(version.Group)
 		a.out.Complete = false
 		a.out.Coverage = append(a.out.Coverage, Coverage{
-			GroupVersionResource: version.WithResource("*"), Problem: "cannot be discovered: " + problem(served.failed[version]), ReadAt: a.out.Began,
+			GroupVersionResource: version.WithResource("*"), Problem: "cannot be discovered: " + problem(served.failed[version]),
 		})
 	}
 }
@@ -211,7 +211,6 @@ func (t *Target) isNamed(name string) bool {
 
 // read reads and decides all objects of a resource. The error ends the audit.
 func (a *audit) read(ctx context.Context, t *Target, coverage *Coverage) error {
-	coverage.ReadAt = a.Now()
 	a.Progress(*coverage)
 	defer func() { a.Progress(*coverage) }()
 	client, err := a.clients(t.GroupVersion())

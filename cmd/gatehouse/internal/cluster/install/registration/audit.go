@@ -44,11 +44,8 @@ func reportRights(namespace string) []right {
 		reason: `create: one report for each namespace with violations, and one for the cluster.
 list: to find its own.`,
 	}, {
-		rule: rbacv1.PolicyRule{APIGroups: groups, Resources: resources, ResourceNames: []string{install.ReportName(namespace)}, Verbs: []string{"delete", "get", "patch"}},
-		reason: `get, patch: its own reports alone, to write one only if it differs from the one that is there.
+		rule: rbacv1.PolicyRule{APIGroups: groups, Resources: resources, ResourceNames: []string{install.ReportName(namespace)}, Verbs: []string{"delete", "patch"}},
+		reason: `patch: its own reports alone.
 delete: when there are no violations any more.`,
-	}, {
-		rule:   rule("", "", "namespaces", "get"),
-		reason: "get: a namespace owns its report, which is deleted with it.",
 	}}
 }

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	reportsv1alpha1 "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/openreports"
@@ -93,8 +93,6 @@ type Controller struct {
 	cfg      Config
 	metrics  *metrics
 	problems *problemlog.Log
-	// readAt is when each resource was last read to the end, or when it was first not.
-	readAt map[schema.GroupVersionResource]time.Time
 
 	mu      sync.Mutex
 	counts  map[string]v1alpha1.PolicyAudit
@@ -313,30 +311,30 @@ func (c *Controller) publish(ctx context.Context, active *Active, findings *open
 	}
 	objects := findings.Objects()
 	reports := findings.Reports(outcome)
-	changes, err := c.write(ctx, reports, openreports.IncompleteOf(outcome))
+	unread := len(openreports.IncompleteOf(outcome))
+	changes, err := c.write(ctx, reports, unread == 0)
 	if ctx.Err() != nil {
 		c.metrics.ran(stopped)
 		return
 	}
-	c.readAt = lastRead(c.readAt, outcome)
 	c.metrics.publish(result{
-		policies: active.Policies, counts: counts, outcome: outcome, objects: objects, took: c.cfg.Now().Sub(began), at: c.cfg.Now(), changes: changes, readAt: c.readAt,
+		policies: active.Policies, counts: counts, outcome: outcome, objects: objects, took: c.cfg.Now().Sub(began), at: c.cfg.Now(), changes: changes,
 	}, err == nil || errors.Is(err, openreports.ErrUnserved))
-	c.setCounts(policyAudits(active, counts, outcome, c.readAt, began))
-	incomplete, text := len(openreports.IncompleteOf(outcome)), ""
+	c.setCounts(policyAudits(active, counts, outcome, began))
+	text := ""
 	if err != nil {
 		text = ", not all reports are written: " + diagnostic.OneLine(truncate.Bytes(err.Error(), maxError))
 	}
 	c.describe("Audit=True: %d objects at %s, %d violations, %d warnings, %d errors, %d rules skipped, %d resources unread%s", objects, began.UTC().Format(time.RFC3339),
-		total.Fail, total.Warn, total.Error, len(outcome.Skipped), incomplete, text)
+		total.Fail, total.Warn, total.Error, len(outcome.Skipped), unread, text)
 	c.cfg.Log.Info("audit", "objects", objects, "violations", total.Fail, "warnings", total.Warn, "errors", total.Error, "changes", total.Change, "exempted", total.Skip,
-		"skippedRules", len(outcome.Skipped), "unreadResources", incomplete, "seconds", c.cfg.Now().Sub(began).Seconds(),
+		"skippedRules", len(outcome.Skipped), "unreadResources", unread, "seconds", c.cfg.Now().Sub(began).Seconds(),
 		"reports", len(reports), "written", changes.Written, "removed", changes.Removed)
 }
 
 // write writes the reports, and logs why not.
-func (c *Controller) write(ctx context.Context, reports []openreports.Report, unread []audit.Coverage) (openreports.Changes, error) {
-	changes, err := c.cfg.Reports.Write(ctx, reports, unread)
+func (c *Controller) write(ctx context.Context, reports []reportsv1alpha1.Report, isComplete bool) (openreports.Changes, error) {
+	changes, err := c.cfg.Reports.Write(ctx, reports, isComplete)
 	switch {
 	case err == nil:
 		c.problem("reports", false, "", "")
@@ -348,25 +346,11 @@ func (c *Controller) write(ctx context.Context, reports []openreports.Report, un
 		text := "cannot write all reports: " + truncate.Bytes(err.Error(), maxError)
 		advice := "they are written with the next audit; metrics and the status of AdmissionPolicies have the numbers"
 		if openreports.LacksRight(err) {
-			advice = apierr.GrantHint("the ClusterRole gatehouse-audit", "create, delete, get, list and patch", openreports.Rights)
+			advice = apierr.GrantHint("the ClusterRole gatehouse-audit", "create, delete, list and patch", openreports.Rights)
 		}
 		c.problem("reports", true, text, advice)
 	}
 	return changes, err
-}
-
-// lastRead returns when each resource of an audit was last read to the end, or when it was first not.
-func lastRead(before map[schema.GroupVersionResource]time.Time, outcome *audit.Outcome) map[schema.GroupVersionResource]time.Time {
-	now := map[schema.GroupVersionResource]time.Time{}
-	for i := range outcome.Coverage {
-		one := &outcome.Coverage[i]
-		at, found := before[one.GroupVersionResource]
-		if one.Complete || !found {
-			at = one.ReadAt
-		}
-		now[one.GroupVersionResource] = at
-	}
-	return now
 }
 
 // setCounts sets the counts for the status of policies.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/openreports"
@@ -30,8 +29,8 @@ type metrics struct {
 	runs     *prometheus.CounterVec
 	writes   *prometheus.CounterVec
 
-	violations                                       *prometheus.GaugeVec
-	objects, last, duration, skipped, unread, oldest prometheus.Gauge
+	violations                               *prometheus.GaugeVec
+	objects, last, duration, skipped, unread prometheus.Gauge
 
 	mu               sync.Mutex
 	leading, audited bool
@@ -57,7 +56,6 @@ func newMetrics(every time.Duration) *metrics {
 		duration: gauge("gatehouse_audit_duration_seconds", "Duration of the last audit, pauses included."),
 		skipped:  gauge("gatehouse_audit_skipped_rules", "Rules that the last audit did not evaluate, because they depend on the request."),
 		unread:   gauge("gatehouse_audit_unread_resources", "Resources of which the last audit did not read all objects."),
-		oldest:   gauge("gatehouse_audit_oldest_read_timestamp_seconds", "Time since which some resource has not been read completely, as a Unix timestamp."),
 	}
 	m.interval.Set(every.Seconds())
 	// A rate needs the zero that it begins with.
@@ -90,8 +88,6 @@ type result struct {
 	took     time.Duration
 	at       time.Time
 	changes  openreports.Changes
-	// readAt is when each resource was last read to the end, or when it was first not.
-	readAt map[schema.GroupVersionResource]time.Time
 }
 
 // publish sets the metrics of an audit. Wrote reports whether all reports were written, or the cluster has none.
@@ -120,29 +116,13 @@ func (m *metrics) publish(r result, wrote bool) {
 	m.last.Set(float64(r.at.Unix()))
 	m.duration.Set(r.took.Seconds())
 	m.skipped.Set(float64(len(r.outcome.Skipped)))
-	m.read(r)
+	m.unread.Set(float64(len(openreports.IncompleteOf(r.outcome))))
 	m.audited = true
 }
 
-// read sets the metrics about what was read.
-func (m *metrics) read(r result) {
-	unread, oldest := 0, r.at
-	for i := range r.outcome.Coverage {
-		one := &r.outcome.Coverage[i]
-		if !one.Complete {
-			unread++
-		}
-		if at := r.readAt[one.GroupVersionResource]; at.Before(oldest) {
-			oldest = at
-		}
-	}
-	m.unread.Set(float64(unread))
-	m.oldest.Set(float64(oldest.Unix()))
-}
-
-// collectors returns the collectors of the last audit.
+// ofAudit returns the collectors of the last audit.
 func (m *metrics) ofAudit() []prometheus.Collector {
-	return []prometheus.Collector{m.violations, m.objects, m.last, m.duration, m.skipped, m.unread, m.oldest}
+	return []prometheus.Collector{m.violations, m.objects, m.last, m.duration, m.skipped, m.unread}
 }
 
 // Describe implements prometheus.Collector.

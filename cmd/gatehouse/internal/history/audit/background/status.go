@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/openreports"
@@ -20,9 +19,8 @@ const (
 	maxReason = 300
 )
 
-// policyAudits returns the status of each AdmissionPolicy. ReadAt is when each resource was last read to the end, or when
-// it was first not.
-func policyAudits(active *Active, counts map[openreports.Policy]openreports.Counts, outcome *audit.Outcome, readAt map[schema.GroupVersionResource]time.Time, at time.Time) map[string]v1alpha1.PolicyAudit {
+// policyAudits returns the status of each AdmissionPolicy.
+func policyAudits(active *Active, counts map[openreports.Policy]openreports.Counts, outcome *audit.Outcome, at time.Time) map[string]v1alpha1.PolicyAudit {
 	skipped := map[string][]string{}
 	for _, s := range outcome.Skipped {
 		if s.Kind == admissionPolicy {
@@ -40,17 +38,13 @@ func policyAudits(active *Active, counts map[openreports.Policy]openreports.Coun
 		}
 		n := counts[p]
 		reasons := skipped[p.Name]
-		var unreadSince *metav1.Time
 		for i := range outcome.Coverage {
 			if one := &outcome.Coverage[i]; !one.Complete && active.Concerns(p.Name, one) {
 				reasons = append(reasons, openreports.Unread(one))
-				if since := metav1.NewTime(readAt[one.GroupVersionResource].Truncate(time.Second)); unreadSince == nil || since.Before(unreadSince) {
-					unreadSince = &since
-				}
 			}
 		}
 		all[p.Name] = v1alpha1.PolicyAudit{
-			Violations: n.Fail, Warnings: n.Warn, Errors: n.Error, Exempted: n.Skip, NotAudited: few(reasons), UnreadSince: unreadSince, AuditedAt: metav1.NewTime(at.Truncate(time.Second)),
+			Violations: n.Fail, Warnings: n.Warn, Errors: n.Error, Exempted: n.Skip, NotAudited: few(reasons), AuditedAt: metav1.NewTime(at.Truncate(time.Second)),
 		}
 	}
 	return all

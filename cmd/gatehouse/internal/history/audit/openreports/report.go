@@ -1,10 +1,10 @@
 package openreports
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,125 +21,69 @@ const (
 	auditPolicy = "gatehouse-audit"
 	// maxNotes bounds the results about the audit itself, of each kind.
 	maxNotes = 50
-	// maxUnread bounds the results about resources that were not read in the report of a namespace.
-	maxUnread = 10
 )
-
-// Report is what a report says.
-type Report struct {
-	// Namespace is "" for the report about the cluster.
-	Namespace     string
-	Summary       v1alpha1.ReportSummary
-	Configuration v1alpha1.ReportConfiguration
-	Results       []v1alpha1.ReportResult
-}
 
 // Reports returns the reports, ordered by namespace: the one about the cluster is the first. It is called once, when the audit
 // has ended.
-func (f *Findings) Reports(outcome *audit.Outcome) []Report {
-	f.note(outcome)
-	var all []Report
+func (f *Findings) Reports(outcome *audit.Outcome) []v1alpha1.Report {
+	f.namespaces[""].note(outcome)
+	var all []v1alpha1.Report
 	for _, name := range slices.Sorted(maps.Keys(f.namespaces)) {
-		if f.hasReport(name) {
-			all = append(all, f.report(name))
+		if group := f.namespaces[name]; group.counts.hasFindings() || name == "" && group.counts.Skip > 0 {
+			all = append(all, group.report(name))
 		}
 	}
 	return all
 }
 
-// hasReport reports whether there is something to say about a namespace, or about the cluster.
-func (f *Findings) hasReport(namespace string) bool {
-	group := f.namespaces[namespace]
-	return group.counts.hasFindings() || namespace == "" && group.counts.Skip > 0
-}
-
-// configuration returns that of a report with so many results.
-func configuration(results int) v1alpha1.ReportConfiguration {
-	return v1alpha1.ReportConfiguration{Limits: v1alpha1.Limits{MaxResults: results, StatusFilter: []v1alpha1.StatusFilter{"fail", "warn", "error"}}}
-}
-
 // report returns the report of a namespace, or of the cluster for "".
-func (f *Findings) report(namespace string) Report {
-	group := f.namespaces[namespace]
-	r := Report{
-		Namespace: namespace,
+func (g *findings) report(namespace string) v1alpha1.Report {
+	r := v1alpha1.Report{
+		Source: Source,
 		Summary: v1alpha1.ReportSummary{
-			Fail: int(group.counts.Fail), Warn: int(group.counts.Warn + group.counts.Change), Error: int(group.counts.Error), Skip: int(group.counts.Skip),
+			Fail: int(g.counts.Fail), Warn: int(g.counts.Warn + g.counts.Change), Error: int(g.counts.Error), Skip: int(g.counts.Skip),
 		},
-		Configuration: configuration(f.level),
+		Configuration: &v1alpha1.ReportConfiguration{Limits: v1alpha1.Limits{MaxResults: maxResults, StatusFilter: []v1alpha1.StatusFilter{"fail", "warn", "error"}}},
+		Results:       g.results,
 	}
+	r.Namespace = namespace
 	if namespace == "" {
 		r.Configuration.Limits.StatusFilter = append(r.Configuration.Limits.StatusFilter, "skip")
+	} else {
+		r.Scope = &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: namespace}
 	}
-	kept := slices.SortedFunc(func(yield func(audit.Result) bool) {
-		for _, list := range group.byPolicy {
-			for i := range list {
-				if !yield(list[i]) {
-					return
-				}
-			}
-		}
-	}, compareResults)
-	for i := range kept {
-		r.Results = append(r.Results, result(&kept[i]))
+	// What is severe comes first, and else what was audited first.
+	rank := func(r v1alpha1.ReportResult) int {
+		return slices.Index([]v1alpha1.Result{"fail", "error", "warn", "skip"}, r.Result)
 	}
+	slices.SortStableFunc(r.Results, func(a, b v1alpha1.ReportResult) int { return cmp.Compare(rank(a), rank(b)) })
 	return r
 }
 
 // note adds what the audit has not judged to the report about the cluster.
-func (f *Findings) note(outcome *audit.Outcome) {
-	group := f.namespaces[""]
-	if group == nil {
-		group = &findings{byPolicy: map[Policy][]audit.Result{}}
-		f.namespaces[""] = group
-	}
+func (g *findings) note(outcome *audit.Outcome) {
+	add := func(r audit.Result) { g.results = append(g.results, result(copied(r))) }
 	unread := IncompleteOf(outcome)
 	for i := range unread {
-		group.counts.add(audit.Error)
+		g.counts.add(audit.Error)
 		if i < maxNotes {
-			f.keep(group, audit.Result{Status: audit.Error, Policy: auditPolicy, Rule: unread[i].GroupResource().String(), Message: Unread(&unread[i])})
+			add(audit.Result{Status: audit.Error, Policy: auditPolicy, Rule: unread[i].GroupResource().String(), Message: Unread(&unread[i])})
 		}
 	}
 	if more := len(unread) - maxNotes; more > 0 {
-		f.keep(group, audit.Result{Status: audit.Error, Policy: auditPolicy, Message: fmt.Sprintf("and %d more resources were not read: the log of Gatehouse names them", more)})
+		add(audit.Result{Status: audit.Error, Policy: auditPolicy, Message: fmt.Sprintf("and %d more resources were not read: the log of Gatehouse names them", more)})
 	}
-	for _, s := range outcome.Skipped {
-		group.counts.add(audit.Skip)
-		f.keep(group, audit.Result{Status: audit.Skip, Kind: s.Kind, Policy: s.Policy, Rule: s.Rule, Message: s.Reason})
+	for i, s := range outcome.Skipped {
+		g.counts.add(audit.Skip)
+		if i < maxNotes {
+			add(audit.Result{Status: audit.Skip, Kind: s.Kind, Policy: s.Policy, Rule: s.Rule, Message: s.Reason})
+		}
 	}
 }
 
 // IncompleteOf returns what an audit has not read to the end.
 func IncompleteOf(outcome *audit.Outcome) []audit.Coverage {
 	return slices.DeleteFunc(slices.Clone(outcome.Coverage), func(c audit.Coverage) bool { return c.Complete })
-}
-
-// keepUnread returns the report with a result for each resource that was not read and that the
-// report in the cluster has results about, or may have had: it does not have all of them.
-func (r *Report) keepUnread(there *v1alpha1.Report, unread []audit.Coverage) *Report {
-	if r.Namespace == "" {
-		return r // it names all of them
-	}
-	out := *r
-	out.Results = slices.Clone(r.Results)
-	shortened := there.Summary.Fail+there.Summary.Warn+there.Summary.Error > len(there.Results)
-	for i := range unread {
-		c := &unread[i]
-		note := result(&audit.Result{Status: audit.Error, Policy: auditPolicy, Rule: c.GroupResource().String(), Message: Unread(c)})
-		had := slices.ContainsFunc(there.Results, func(one v1alpha1.ReportResult) bool {
-			return one.Policy == note.Policy && one.Rule == note.Rule || slices.ContainsFunc(one.Subjects, func(o corev1.ObjectReference) bool {
-				group := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
-				return group.Group == c.Group && (group.Kind == c.Kind || c.Kind == "")
-			})
-		})
-		if had || shortened {
-			out.Summary.Error++
-			if len(out.Results)-len(r.Results) < maxUnread {
-				out.Results = append(out.Results, note)
-			}
-		}
-	}
-	return &out
 }
 
 // Unread returns why not all objects of a resource were read and judged, for people. It is the same for as
@@ -155,13 +99,10 @@ func Unread(c *audit.Coverage) string {
 // result returns a result as it is in a report.
 func result(r *audit.Result) v1alpha1.ReportResult {
 	out := v1alpha1.ReportResult{
-		Source: Source, Policy: r.Policy, Rule: r.Rule, Result: v1alpha1.Result(r.Status), Scored: r.Status == audit.Fail, Description: r.Message,
+		Source: Source, Policy: cmp.Or(r.Policy, auditPolicy), Rule: r.Rule, Result: v1alpha1.Result(r.Status), Scored: r.Status == audit.Fail, Description: r.Message,
 	}
 	if r.Status == audit.Change {
 		out.Result = v1alpha1.Result(audit.Warn) // reports have no result of that kind
-	}
-	if out.Policy == "" {
-		out.Policy = auditPolicy
 	}
 	properties := map[string]string{"binding": r.Binding, "template": r.Template}
 	if r.Kind != "AdmissionPolicy" {
@@ -176,13 +117,4 @@ func result(r *audit.Result) v1alpha1.ReportResult {
 		out.Subjects = []corev1.ObjectReference{{APIVersion: version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: types.UID(o.UID)}}
 	}
 	return out
-}
-
-// identity identifies a result beside its time.
-func identity(r *v1alpha1.ReportResult) string {
-	parts := []string{string(r.Result), r.Policy, r.Rule, r.Properties["kind"], r.Properties["binding"], r.Properties["template"]}
-	for _, s := range r.Subjects {
-		parts = append(parts, s.APIVersion, s.Kind, s.Name, string(s.UID))
-	}
-	return strings.Join(parts, "\x00")
 }

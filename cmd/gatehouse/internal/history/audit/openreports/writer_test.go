@@ -7,14 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
@@ -31,13 +28,10 @@ var (
 )
 
 // world is an API server with the namespaces shop and bank.
-type world struct {
-	*fakeapi.Server
-	now time.Time
-}
+type world struct{ *fakeapi.Server }
 
 func newWorld(resources ...fakeapi.Resource) *world {
-	w := &world{fakeapi.New(append(resources, namespaces)...), time.Unix(1_800_000_000, 0)}
+	w := &world{fakeapi.New(append(resources, namespaces)...)}
 	for _, name := range []string{"shop", "bank"} {
 		w.Put(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
 	}
@@ -54,7 +48,7 @@ func (w *world) writer(t *testing.T, namespace string) *openreports.Writer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return openreports.NewWriter(objects, meta, namespace, func() time.Time { return w.now })
+	return openreports.NewWriter(objects, meta, namespace)
 }
 
 // writes returns the requests that changed something since the last call.
@@ -73,18 +67,6 @@ func check(t *testing.T, what string, got openreports.Changes, err error, want o
 	}
 }
 
-func decode(t *testing.T, object *unstructured.Unstructured) v1alpha1.Report {
-	t.Helper()
-	var r v1alpha1.Report
-	if object == nil {
-		t.Fatal("there is no report")
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
 // TestInstalls: two installs in a cluster do not touch each other's reports.
 func TestInstalls(t *testing.T) {
 	t.Parallel()
@@ -93,15 +75,15 @@ func TestInstalls(t *testing.T) {
 	all := collect(&audit.Outcome{}, violation("shop", "limits", "a", audit.Fail))
 	for range 2 {
 		for _, writer := range []*openreports.Writer{one, two} {
-			if _, err := writer.Write(t.Context(), all, nil); err != nil {
+			if _, err := writer.Write(t.Context(), all, true); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if n := len(w.List(reports)); n != 2 || len(w.writes()) != 2 {
+	if n := len(w.List(reports)); n != 2 || len(w.writes()) != 4 {
 		t.Errorf("%d reports, by %v", n, w.writes())
 	}
-	changes, err := one.Write(t.Context(), nil, nil)
+	changes, err := one.Write(t.Context(), nil, true)
 	check(t, "one is gone", changes, err, openreports.Changes{Removed: 1})
 	if left := w.List(reports); len(left) != 1 || left[0].GetName() != "gatehouse-audit-trial" {
 		t.Errorf("what is left is %v", left)
@@ -112,11 +94,7 @@ func TestInstalls(t *testing.T) {
 func TestNamespaceIsDeleted(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*world){
-		"gone": func(w *world) { w.Delete(namespaces, "", "shop") },
-		"terminating": func(w *world) {
-			w.Put(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop", "uid": "x", "deletionTimestamp": "2027-01-01T00:00:00Z"}})
-		},
-		"gone since it was read": func(w *world) {
+		"gone": func(w *world) {
 			w.Intercept = func(r *fakeapi.Request) (any, error) {
 				if r.Verb != "patch" || !strings.Contains(r.String(), "/namespaces/shop/") {
 					return nil, nil
@@ -124,7 +102,7 @@ func TestNamespaceIsDeleted(t *testing.T) {
 				return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")
 			}
 		},
-		"terminating since it was read": func(w *world) {
+		"terminating": func(w *world) {
 			w.Intercept = func(r *fakeapi.Request) (any, error) {
 				if r.Verb != "patch" || !strings.Contains(r.String(), "/namespaces/shop/") {
 					return nil, nil
@@ -140,7 +118,7 @@ func TestNamespaceIsDeleted(t *testing.T) {
 			w := newWorld(reports, clusterReports)
 			change(w)
 			all := collect(&audit.Outcome{}, violation("shop", "limits", "a", audit.Fail), violation("bank", "limits", "a", audit.Fail))
-			changes, err := w.writer(t, "gatehouse-system").Write(t.Context(), all, nil)
+			changes, err := w.writer(t, "gatehouse-system").Write(t.Context(), all, true)
 			check(t, "the reports", changes, err, openreports.Changes{Written: 1})
 		})
 	}
@@ -168,7 +146,6 @@ func TestFailures(t *testing.T) {
 		"no kinds":            {nil, nil, true, openreports.Changes{}},
 		"a missing right":     {[]fakeapi.Resource{reports, clusterReports}, patching(forbidden), false, openreports.Changes{}},
 		"one that is refused": {[]fakeapi.Resource{reports, clusterReports}, patching(invalid), false, openreports.Changes{Written: 1}},
-		"no answer":           {[]fakeapi.Resource{reports, clusterReports}, patching(errors.New("connection reset")), false, openreports.Changes{Written: 1}},
 		"a quota": {[]fakeapi.Resource{reports, clusterReports}, patching(apierrors.NewForbidden(schema.GroupResource{Group: "openreports.io", Resource: "reports"}, "gatehouse-audit",
 			errors.New("exceeded quota: none, requested: count/reports.openreports.io=1"))), false, openreports.Changes{Written: 1}},
 		"too large": {[]fakeapi.Resource{reports, clusterReports}, patching(apierrors.NewGenericServerResponse(http.StatusInternalServerError, "patch", schema.GroupResource{Resource: "reports"}, "x",
@@ -179,7 +156,7 @@ func TestFailures(t *testing.T) {
 			w := newWorld(c.resources...)
 			w.Intercept = c.intercept
 			all := collect(&audit.Outcome{}, violation("shop", "limits", "a", audit.Fail), violation("bank", "limits", "a", audit.Fail))
-			changes, err := w.writer(t, "gatehouse-system").Write(t.Context(), all, nil)
+			changes, err := w.writer(t, "gatehouse-system").Write(t.Context(), all, true)
 			if err == nil || errors.Is(err, openreports.ErrUnserved) != c.unserved || changes != c.changes {
 				t.Errorf("%+v, %v", changes, err)
 			}
@@ -199,15 +176,15 @@ func TestFailuresOfMany(t *testing.T) {
 		err                error
 		requests, removals int
 	}{
-		"no answer":       {apierrors.NewServiceUnavailable("no"), 3, 0},
-		"a missing right": {apierrors.NewForbidden(schema.GroupResource{Resource: "reports"}, "x", errors.New(`User "x" cannot patch resource "reports"`)), 1, 1},
+		"no answer":       {apierrors.NewServiceUnavailable("no"), 1, 0},
+		"a missing right": {apierrors.NewForbidden(schema.GroupResource{Resource: "reports"}, "x", errors.New(`User "x" cannot patch resource "reports"`)), 1, 0},
 		"refused":         {quota, 20, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(reports, clusterReports)
 			writer := w.writer(t, "gatehouse-system")
-			changes, err := writer.Write(t.Context(), collect(&audit.Outcome{}, violation("shop", "limits", "a", audit.Fail)), nil)
+			changes, err := writer.Write(t.Context(), collect(&audit.Outcome{}, violation("shop", "limits", "a", audit.Fail)), true)
 			check(t, "the first", changes, err, openreports.Changes{Written: 1})
 			var results []audit.Result
 			for i := range 20 {
@@ -224,7 +201,7 @@ func TestFailuresOfMany(t *testing.T) {
 				}
 			})
 			before := len(w.writes())
-			changes, err = writer.Write(t.Context(), collect(&audit.Outcome{}, results...), nil)
+			changes, err = writer.Write(t.Context(), collect(&audit.Outcome{}, results...), true)
 			if err == nil || len(err.Error()) > 2000 || changes.Removed != c.removals {
 				t.Errorf("%+v, %v", changes, err)
 			}
@@ -235,78 +212,16 @@ func TestFailuresOfMany(t *testing.T) {
 	}
 }
 
-// TestTooLarge: a report that somebody made too large is written anew.
-func TestTooLarge(t *testing.T) {
-	t.Parallel()
-	w := newWorld(reports, clusterReports)
-	writer := w.writer(t, "gatehouse-system")
-	all := collect(&audit.Outcome{}, violation("shop", "limits", "a", audit.Fail))
-	changes, err := writer.Write(t.Context(), all, nil)
-	check(t, "the first", changes, err, openreports.Changes{Written: 1})
-	edited := w.Get(reports, "shop", "gatehouse-audit").DeepCopy()
-	edited.SetAnnotations(map[string]string{"large": "x"})
-	_ = unstructured.SetNestedField(edited.Object, int64(0), "summary", "fail")
-	w.Put(edited.Object)
-	w.Update(func() {
-		deleted := false
-		w.Intercept = func(r *fakeapi.Request) (any, error) {
-			deleted = deleted || r.Verb == "delete"
-			if r.Verb == "patch" && !deleted {
-				return nil, apierrors.NewGenericServerResponse(http.StatusInternalServerError, "patch", schema.GroupResource{Resource: "reports"}, "x", "etcdserver: request is too large", 0, false)
-			}
-			return nil, nil
-		}
-	})
-	changes, err = writer.Write(t.Context(), all, nil)
-	check(t, "the second", changes, err, openreports.Changes{Written: 1})
-	if r := decode(t, w.Get(reports, "shop", "gatehouse-audit")); len(r.Annotations) > 0 || r.Summary.Fail != 1 {
-		t.Errorf("it is %+v", r)
-	}
-}
-
-// TestUnread: reports with results about what is not read any more say so, and do not disappear.
+// TestUnread: what is no longer found may be among what was not read, and is not removed until everything was.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	w := newWorld(reports, clusterReports)
 	writer := w.writer(t, "gatehouse-system")
-	secret := violation("shop", "limits", "s", audit.Fail)
-	secret.Object.Kind = "Secret"
-	pods := []audit.Coverage{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Right: "list pods"}}
-	of := func(results ...audit.Result) []openreports.Report {
-		return collect(&audit.Outcome{}, results...)
-	}
-	write := func(what string, all []openreports.Report, unread []audit.Coverage, want openreports.Changes) {
-		t.Helper()
-		changes, err := writer.Write(t.Context(), all, unread)
-		check(t, what, changes, err, want)
-	}
-	descriptions := func(namespace string) (all []string) {
-		r := decode(t, w.Get(reports, namespace, "gatehouse-audit"))
-		for _, one := range r.Results {
-			all = append(all, one.Description)
-		}
-		if r.Summary.Fail+r.Summary.Error != len(all) {
-			t.Errorf("the summary is %+v", r.Summary)
-		}
-		return all
-	}
-	const unread = "pods were not read: Gatehouse lacks the right to list pods"
-	pod, other := violation("shop", "limits", "a", audit.Fail), violation("bank", "limits", "a", audit.Fail)
-	write("all", of(pod, secret, other), nil, openreports.Changes{Written: 2})
-	for _, want := range []openreports.Changes{{Written: 2}, {Unchanged: 2}} {
-		write("the right is revoked", of(secret), pods, want)
-		if got := descriptions("shop"); len(got) != 2 || got[1] != unread {
-			t.Errorf("the report of shop is %q", got)
-		}
-		if got := descriptions("bank"); len(got) != 1 || got[0] != unread {
-			t.Errorf("the report of bank is %q", got)
-		}
-	}
-	writer = w.writer(t, "gatehouse-system")
-	write("another replica", of(secret), pods, openreports.Changes{Unchanged: 2})
-	write("the right is granted", of(secret), nil, openreports.Changes{Written: 1, Removed: 1})
-	if got := descriptions("shop"); len(got) != 1 || got[0] == unread {
-		t.Errorf("the report of shop is %q", got)
-	}
-	write("nothing is found, and nothing of it is unread", nil, pods, openreports.Changes{Removed: 1})
+	shop, bank := violation("shop", "limits", "a", audit.Fail), violation("bank", "limits", "a", audit.Fail)
+	changes, err := writer.Write(t.Context(), collect(&audit.Outcome{}, shop, bank), true)
+	check(t, "all", changes, err, openreports.Changes{Written: 2})
+	changes, err = writer.Write(t.Context(), collect(&audit.Outcome{}, shop), false)
+	check(t, "pods were not read", changes, err, openreports.Changes{Unchanged: 1})
+	changes, err = writer.Write(t.Context(), collect(&audit.Outcome{}, shop), true)
+	check(t, "pods were read", changes, err, openreports.Changes{Unchanged: 1, Removed: 1})
 }
