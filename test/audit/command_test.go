@@ -145,14 +145,8 @@ func TestAudit(t *testing.T) {
 	}
 	t.Run("few rights", func(t *testing.T) { testFewRights(t, s) })
 	t.Run("broken", func(t *testing.T) { testBroken(t, s) })
-	t.Run("cut off", func(t *testing.T) {
-		code, out, messages := program(t, "audit", "--kubeconfig", s.admin, "--timeout", "1ns")
-		if code != 2 || out != "" || !strings.Contains(messages, "--timeout 1ns ended before the policies were read") {
-			t.Errorf("exit code %d\n%s%s", code, out, messages)
-		}
-	})
 	t.Run("lines", func(t *testing.T) {
-		code, out, _ := program(t, "audit", "--kubeconfig", s.admin, "--partial", "-o", "ndjson", "--examples", "0")
+		code, out, _ := program(t, "audit", "--kubeconfig", s.admin, "--partial", "-o", "ndjson")
 		lines := strings.Split(strings.TrimSpace(out), "\n")
 		if last := lines[len(lines)-1]; code != 1 || len(lines) < 6 || !strings.HasPrefix(last, `{"report":{`) {
 			t.Errorf("exit code %d, %d lines, the last is %.200s", code, len(lines), last)

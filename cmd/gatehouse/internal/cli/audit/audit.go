@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +19,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/summary"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
@@ -31,17 +29,14 @@ type auditFlags struct {
 	config                      string
 	namespaces, kinds, excluded []string
 	failOn                      cli.Thresholds
-	examples                    int
-	timeout                     time.Duration
-	quiet                       bool
 	output                      string
 }
 
 // outputs returns the values of --output; the first is the default.
 func outputs() []string { return []string{"table", "json", "ndjson"} }
 
-// mostExamples bounds --examples: a summary has a bounded size.
-const mostExamples = 1000
+// examples is how many objects of each rule and status a report names: -o ndjson has all of them.
+const examples = 3
 
 // qps and burst bound the requests for pages: an audit must not be what overloads an API server.
 const qps, burst = 20, 40
@@ -112,11 +107,8 @@ that fails; otherwise 0.`,
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "audit only objects in these namespaces, as in shop,pay; repeatable; objects in no namespace are left out")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "audit only these kinds, as in Pod or deployments.apps; repeatable")
-	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces whose objects the API server does not send to Gatehouse; the cluster's own admission policies judge them all the same; repeatable")
+	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces whose objects the API server does not send to Gatehouse, and which are not audited; repeatable")
 	flags.Var(&f.failOn, "fail-on", "exit with code 1 if there are more than N objects, or N%, of this kind: "+strings.Join(f.failOn.Names, ", ")+"; repeatable (default violations=0)")
-	flags.IntVar(&f.examples, "examples", 3, "examples of each rule and status")
-	flags.DurationVar(&f.timeout, "timeout", 0, "end the audit after this time and report what was judged until then (default none)")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print only violations, errors and what was not judged; no progress and no warnings about policies")
 	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(commonKinds(), cobra.ShellCompDirectiveNoFileComp)) // the flags exist
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp))
 	cli.AddOutputFlag(cmd, &f.output, outputs()...)
@@ -144,78 +136,48 @@ func (f *auditFlags) check() error {
 			errs.Add(len(validation.IsDNS1123Label(name)) > 0, "%s %q: must be a DNS label: lower-case letters, digits and dashes", of.flag, name)
 		}
 	}
-	if !f.Native(f.config) {
-		errs = append(errs, f.checkNotExcluded())
+	for _, name := range f.namespaces {
+		errs.Add(slices.Contains(f.excluded, name), "--namespace %q: the API server does not send its objects to Gatehouse (hint: --exclude-namespace names the namespaces of which that is so)", name)
 	}
 	for _, kind := range f.kinds {
 		errs.Add(kind == "", `--kind "": must be a kind or a resource, as in Pod or deployments.apps`)
-	}
-	errs.Add(f.examples < 0 || f.examples > mostExamples, "--examples %d: must be from 0 to %d (hint: -o ndjson prints every result)", f.examples, mostExamples)
-	errs.Add(f.timeout < 0, "--timeout %s: must not be negative", f.timeout)
-	return errs.Err()
-}
-
-// checkNotExcluded returns an error for each namespace that is audited although the API server sends nothing of it.
-func (f *auditFlags) checkNotExcluded() error {
-	var errs cli.Problems
-	for _, name := range f.namespaces {
-		errs.Add(slices.Contains(f.excluded, name), "--namespace %q: the API server does not send its objects to Gatehouse (hint: --exclude-namespace names the namespaces of which that is so)", name)
 	}
 	return errs.Err()
 }
 
 // run audits, and writes the report.
 func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
-	// What was judged until the time-out is reported.
-	limited, cancel := ctx, context.CancelFunc(func() {})
-	if f.timeout > 0 {
-		limited, cancel = context.WithTimeout(ctx, f.timeout)
-	}
-	defer cancel()
-	source, err := f.Open(limited, f.config)
+	source, err := f.Open(ctx, f.config)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	loaded, err := source.Load(limited, nil)
+	loaded, err := source.Load(ctx, nil)
 	if err != nil {
-		return f.cutOff(ctx, limited, err, "the policies were read")
+		return err
 	}
 	f.writeDiagnostics(s.Err, loaded.Found)
 	source.WriteUnconsidered(s.Err)
 	if err := source.CheckDeciding(loaded); err != nil {
-		return f.cutOff(ctx, limited, err, "the policies were read")
+		return err
 	}
 	out := bufio.NewWriter(s.Out)
-	aggregator := summary.New(f.examples, profileNames(loaded)...)
+	aggregator := summary.New(examples, profileNames(loaded)...)
 	var sink audit.Sink = aggregator
 	if f.output == "ndjson" {
 		sink = &lines{Sink: aggregator, out: out}
 	}
-	excluded := f.excluded
-	if native := nativePolicies(loaded); len(native) > 0 && len(excluded) > 0 {
-		// The API server evaluates its own policies in every namespace.
-		sink, excluded = &onlyNative{Sink: sink, excluded: excluded, policies: native}, nil
-	} else if err := f.checkNotExcluded(); err != nil {
-		return err
-	}
 	source.Access.QPS, source.Access.Burst = qps, burst
 	line := cli.NewLiveLine(s.Err)
-	if f.quiet {
-		line = cli.NewLiveLine(io.Discard)
-	}
-	progress := progress{}
-	began := time.Now()
-	outcome, err := audit.Run(limited, audit.Options{
-		Access: source.Access, Config: loaded.Config, Snapshot: loaded.Snapshot, Namespaces: f.namespaces, Exclude: excluded, Kinds: f.kinds,
+	outcome, err := audit.Run(ctx, audit.Options{
+		Access: source.Access, Config: loaded.Config, Snapshot: loaded.Snapshot, Namespaces: f.namespaces, Exclude: f.excluded, Kinds: f.kinds,
 		Progress: func(c audit.Coverage) {
-			progress.add(c)
-			line.Show(func() string { return progress.text(time.Since(began)) })
+			line.Show(func() string { return cli.InertName(c.Resource) + ": " + countOf(c.Objects, "object") })
 		},
 	}, sink)
 	line.Clear()
 	if outcome == nil {
-		return f.cutOff(ctx, limited, source.Explain(err), "it was known which resources there are")
+		return source.Explain(err)
 	}
 	r := newReport(f, source.Describe(), outcome, aggregator.Summary())
 	for _, name := range f.namespaces {
@@ -224,20 +186,12 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 	for _, err := range source.Unread(loaded) {
 		r.addUnjudged("%s", err.Error())
 	}
-	r.addStop(ctx, limited, f.timeout, err)
+	r.addStop(ctx, err)
 	r.conclude(&f.failOn)
 	if err := errors.Join(f.write(out, r), out.Flush()); err != nil {
 		return err
 	}
 	return r.exit()
-}
-
-// cutOff returns the error of an audit that has judged nothing: the time-out, if that has come before something happened.
-func (f *auditFlags) cutOff(ctx, limited context.Context, err error, before string) error {
-	if limited.Err() == nil || ctx.Err() != nil {
-		return err
-	}
-	return fmt.Errorf("--timeout %s ended before %s (hint: a longer one)", f.timeout, before)
 }
 
 // writeDiagnostics writes what is wrong with objects of the cluster, as lint does.
@@ -246,9 +200,6 @@ func (f *auditFlags) writeDiagnostics(out io.Writer, found diagnostic.List) {
 	written := 0
 	for i := range found {
 		d := &found[i]
-		if f.quiet && d.Severity != diagnostic.Error {
-			continue
-		}
 		if written++; written > most {
 			_, _ = fmt.Fprintf(out, "and %s (hint: gatehouse lint, and kubectl get gatehouse)\n", diagnostic.Count(len(found)-i, "more diagnostic")) // best effort, here and below
 			return
@@ -265,72 +216,6 @@ func profileNames(loaded *resolve.CommandConfig) []string {
 		names[i] = profiles[i].Name
 	}
 	return names
-}
-
-// nativePolicies returns the kinds and names of the policies that the API server evaluates itself.
-func nativePolicies(loaded *resolve.CommandConfig) map[string]bool {
-	names := map[string]bool{}
-	for o := range loaded.Config.Objects("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy") {
-		if o.Source == config.ClusterSource {
-			names[o.Kind+"/"+o.GetName()] = true
-		}
-	}
-	return names
-}
-
-// onlyNative is a sink that gets, of objects in excluded namespaces, only results of policies that the API server evaluates itself.
-type onlyNative struct {
-	audit.Sink
-	excluded []string
-	// policies has their kinds and names.
-	policies map[string]bool
-}
-
-// Result implements audit.Sink.
-func (s *onlyNative) Result(r audit.Result) {
-	if r.Kind == "" || s.policies[r.Kind+"/"+r.Policy] || !s.isExcluded(&r.Object) {
-		s.Sink.Result(r)
-	}
-}
-
-// Injection implements audit.Sink.
-func (s *onlyNative) Injection(o audit.Object, profile string, state audit.Injection) {
-	if !s.isExcluded(&o) {
-		s.Sink.Injection(o, profile, state)
-	}
-}
-
-// isExcluded reports whether an object is in an excluded namespace, or is that namespace.
-func (s *onlyNative) isExcluded(o *audit.Object) bool {
-	return slices.Contains(s.excluded, o.Home())
-}
-
-// progress says how far an audit is.
-type progress struct {
-	// kind and objects are those of the present resource, and done is the number of earlier ones.
-	kind         string
-	objects, sum int64
-	done         int
-	started      string
-}
-
-// add notes what was read.
-func (p *progress) add(c audit.Coverage) {
-	if key := c.String(); key != p.started {
-		if p.started != "" {
-			p.done++
-			p.sum += p.objects
-		}
-		p.started = key
-	}
-	p.kind, p.objects = c.Resource, c.Objects
-}
-
-// text returns the progress for people: "pods: 12,000 objects; 15,000 in all, 3 kinds done, 1,200/s".
-func (p *progress) text(elapsed time.Duration) string {
-	all := p.sum + p.objects
-	return fmt.Sprintf("%s: %s objects; %s in all, %s done, %.0f/s", cli.InertName(p.kind), grouped(p.objects), grouped(all),
-		diagnostic.Count(p.done, "kind"), float64(all)/max(elapsed, time.Millisecond).Seconds())
 }
 
 // grouped returns a number with commas between groups of digits.

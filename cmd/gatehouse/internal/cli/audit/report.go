@@ -131,12 +131,10 @@ func (r *report) addUnjudged(format string, args ...any) {
 }
 
 // addStop adds why the audit was cut off, and which kinds it has not seen.
-func (r *report) addStop(ctx, limited context.Context, timeout time.Duration, err error) {
+func (r *report) addStop(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
 		r.addUnjudged("the audit was interrupted: objects that are not counted were not judged")
-	case limited.Err() != nil:
-		r.addUnjudged("the audit ended after --timeout %s: objects that are not counted were not judged", timeout)
 	case err != nil:
 		r.addUnjudged("the audit ended: %s", cli.Inert(err.Error()))
 	}
@@ -274,7 +272,7 @@ func (f *auditFlags) write(out *bufio.Writer, r *report) error {
 	case "ndjson":
 		return cli.WriteJSONLine(out, map[string]*report{"report": r})
 	default:
-		r.print(out, f.quiet)
+		r.print(out)
 		return nil
 	}
 }
@@ -322,16 +320,4 @@ func (l *lines) write(one *line) {
 // elapsed returns how long the audit took.
 func (r *report) elapsed() string {
 	return r.Ended.Sub(r.Began).Round(time.Second / 10).String()
-}
-
-// scope says what was audited, "" for everything.
-func (r *report) scope() string {
-	var parts []string
-	if len(r.Namespaces) > 0 {
-		parts = append(parts, "namespace "+diagnostic.QuotedList(r.Namespaces))
-	}
-	if len(r.Kinds) > 0 {
-		parts = append(parts, "kind "+cli.Inert(diagnostic.QuotedList(r.Kinds)))
-	}
-	return strings.Join(parts, ", ")
 }

@@ -30,16 +30,6 @@ func testCluster() *fakeapi.Server {
 	return api
 }
 
-// TestTimeoutBeforeAnything: a time-out that ends before anything is judged is named as the reason.
-func TestTimeoutBeforeAnything(t *testing.T) {
-	t.Parallel()
-	kubeconfig := fakeapi.Kubeconfig(t, testCluster())
-	got := clitest.Run(t.Context(), "", []string{"audit", "--kubeconfig", kubeconfig, "--timeout", "1ns"}, NewCommand)
-	if want := "gatehouse: --timeout 1ns ended before the policies were read (hint: a longer one)\n"; got.Code != cli.ExitUnknown || got.Err != want || got.Out != "" {
-		t.Errorf("got %+v, want %s", got, want)
-	}
-}
-
 // TestInterrupted: an audit that is cut off reports what it has not judged.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()

@@ -10,28 +10,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/summary"
 )
 
-// mostNames is how many namespaces and kinds the table lists.
+// mostNames is how many namespaces the table lists.
 const mostNames = 10
 
 // mostUnjudged is how many lines the table has about what was not judged, of each sort.
 const mostUnjudged = 50
 
-// print writes the report for people. Flush of out has the error. Quiet leaves out what has no violation.
-func (r *report) print(out io.Writer, quiet bool) {
+// print writes the report for people. Flush of out has the error.
+func (r *report) print(out io.Writer) {
 	line := decision.LinePrinter(out)
 	line("%s", countOf(r.Objects, "object")+" judged by "+r.Configuration)
-	if scope := r.scope(); scope != "" {
-		line("only %s", scope)
-	}
-	if !quiet {
-		line("%s, in %s", cli.FormatTime(&r.Began), r.elapsed())
-	}
+	line("%s, in %s", cli.FormatTime(&r.Began), r.elapsed())
 	var rules, changes []summary.Rule
 	for i := range r.Rules {
 		one := &r.Rules[i]
-		if one.Fail+one.Error > 0 || !quiet && one.Warn+one.Excepted+one.Skip > 0 {
+		if one.Fail+one.Error+one.Warn+one.Excepted+one.Skip > 0 {
 			rules = append(rules, *one)
-		} else if one.Change > 0 && !quiet {
+		} else if one.Change > 0 {
 			changes = append(changes, *one)
 		}
 	}
@@ -50,11 +45,9 @@ func (r *report) print(out io.Writer, quiet bool) {
 			printDetails(line, &changes[i].Where, changes[i].Examples)
 		}
 	}
-	if !quiet {
-		r.printInjection(line)
-		r.printExceptions(line)
-	}
-	r.printUnjudged(line, quiet)
+	r.printInjection(line)
+	r.printExceptions(line)
+	r.printUnjudged(line)
 	line("")
 	for _, exceeded := range r.Exceeded {
 		line("%s", "failed: "+exceeded)
@@ -88,9 +81,6 @@ func printRules(line func(string, ...any), rules []summary.Rule) {
 
 // printDetails writes where objects are, and examples.
 func printDetails(line func(string, ...any), w *summary.Where, examples []summary.Example) {
-	if text := namesText(w.Kinds, w.MoreKinds); text != "" {
-		line("%10skinds     %s", "", text)
-	}
 	if text := namesText(w.Namespaces, w.MoreNamespaces); text != "" {
 		line("%10sin        %s", "", text)
 	}
@@ -135,7 +125,7 @@ func (r *report) printExceptions(line func(string, ...any)) {
 }
 
 // printUnjudged writes what was not judged, and why.
-func (r *report) printUnjudged(line func(string, ...any), quiet bool) {
+func (r *report) printUnjudged(line func(string, ...any)) {
 	list := func(title string, texts []string) {
 		if len(texts) == 0 {
 			return
@@ -150,9 +140,7 @@ func (r *report) printUnjudged(line func(string, ...any), quiet bool) {
 		}
 	}
 	list("not judged:", r.Unjudged)
-	if !quiet {
-		list("rules that an audit cannot judge:", r.skippedTexts())
-	}
+	list("rules that an audit cannot judge:", r.skippedTexts())
 	list("resources that policies name and the cluster does not have:", r.Unknown)
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
@@ -39,10 +38,10 @@ var _ audit.Sink = (*Aggregator)(nil)
 
 type ruleKey struct{ kind, policy, rule string }
 
-// place counts objects by kind and namespace.
+// place counts objects by namespace.
 type place struct {
-	kinds, namespaces         map[string]int64
-	moreKinds, moreNamespaces int64
+	namespaces map[string]int64
+	more       int64
 }
 
 type rule struct {
@@ -206,25 +205,21 @@ func (a *Aggregator) addException(name string) {
 	a.exceptions[name]++
 }
 
-func newPlace() place { return place{kinds: map[string]int64{}, namespaces: map[string]int64{}} }
+func newPlace() place { return place{namespaces: map[string]int64{}} }
 
+// addPlace counts an object. Beyond the bounds it counts in more.
 func (a *Aggregator) addPlace(to *place, o *audit.Object) {
-	a.addName(to.kinds, kindOf(o.GroupVersionKind), MaxKinds, &to.moreKinds)
-	if o.Namespace != "" {
-		a.addName(to.namespaces, o.Namespace, MaxNamespaces, &to.moreNamespaces)
-	}
-}
-
-// addName counts an object of a name. Beyond the bounds it counts in more.
-func (a *Aggregator) addName(to map[string]int64, name string, most int, more *int64) {
-	if _, known := to[name]; !known {
-		if len(to) >= most || !a.reserve(name) {
-			*more++
+	name := o.Namespace
+	if _, known := to.namespaces[name]; !known && name != "" {
+		if len(to.namespaces) >= MaxNamespaces || !a.reserve(name) {
+			to.more++
 			return
 		}
 		name = strings.Clone(name) // a part of a longer string would keep that in memory
 	}
-	to[name]++
+	if name != "" {
+		to.namespaces[name]++
+	}
 }
 
 // reserve reports whether there is space for a name, and takes it.
@@ -254,9 +249,6 @@ func (a *Aggregator) addExample(to []Example, x Example) []Example {
 func ObjectOf(o *audit.Object) Object {
 	return Object{APIVersion: o.GroupVersion().String(), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }
-
-// kindOf returns a kind with its group, as "Deployment.apps".
-func kindOf(kind schema.GroupVersionKind) string { return kind.GroupKind().String() }
 
 // Summary returns the sum of all results so far.
 func (a *Aggregator) Summary() *Summary {
@@ -289,7 +281,7 @@ func (a *Aggregator) Summary() *Summary {
 }
 
 func (p *place) where() Where {
-	return Where{Kinds: namedOf(p.kinds), Namespaces: namedOf(p.namespaces), MoreKinds: p.moreKinds, MoreNamespaces: p.moreNamespaces}
+	return Where{Namespaces: namedOf(p.namespaces), MoreNamespaces: p.more}
 }
 
 // namedOf returns the names sorted.

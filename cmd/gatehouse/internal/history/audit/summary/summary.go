@@ -15,11 +15,9 @@ const (
 	MaxUnknownProfiles = 20
 	// MaxNamespaces bounds the namespaces of a rule or profile.
 	MaxNamespaces = 1000
-	// MaxKinds bounds the kinds of a rule or profile.
-	MaxKinds = 50
 	// MaxMessage is the length of the longest message of an example, in characters.
 	MaxMessage = 1000
-	// maxNameBytes bounds the names of namespaces, kinds and exceptions, and maxExampleBytes
+	// maxNameBytes bounds the names of namespaces and exceptions, and maxExampleBytes
 	// the examples, each of all rules and profiles together.
 	maxNameBytes, maxExampleBytes = 8 << 20, 8 << 20
 	// entryBytes is about what an entry of a map costs beside its name.
@@ -80,13 +78,10 @@ type Rule struct {
 	Examples []Example `json:"examples,omitempty"`
 }
 
-// Where says of which kinds and in which namespaces objects are. Lists are sorted by name, and
-// have the first MaxKinds kinds and MaxNamespaces namespaces that were seen.
+// Where says in which namespaces objects are: the first MaxNamespaces that were seen, sorted.
 type Where struct {
-	Kinds      []Named `json:"kinds,omitempty"`
 	Namespaces []Named `json:"namespaces,omitempty"`
-	// MoreKinds and MoreNamespaces are the numbers of objects of further ones.
-	MoreKinds      int64 `json:"moreKinds,omitempty"`
+	// MoreNamespaces is the number of objects of further ones.
 	MoreNamespaces int64 `json:"moreNamespaces,omitempty"`
 }
 
