@@ -33,7 +33,7 @@ type replacedWord struct {
 const configurationInUse = `(configurations?|versions?|profiles?|policies|policy|resources|documents?|digest)` +
 	`( (that|which|of|them|it|was|were|is|are|be|stays?|remains?|not|all|still|read|last|now|alone|without|errors))* in use`
 
-// replacedWords follow the words that CONTRIBUTING.md lists under "Words".
+// replacedWords are the words that the glossary in CONTRIBUTING.md replaces, and others that read badly.
 var replacedWords = []replacedWord{
 	{word: "tell", phrase: `could not tell|cannot tell whether`, use: "cannot decide", found: "could not tell", plain: "tell them apart"},
 	{word: "tells", phrase: `tells whether`, use: "reports whether", comments: true, found: "isPod tells whether", plain: "tell the user whether"},
