@@ -26,7 +26,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks for a graceful end, the second ends at once.
 	context.AfterFunc(ctx, stop)
-	code := run(ctx, cli.Arguments(os.Args), cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	code := run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 	stop()
 	os.Exit(code)
 }
@@ -54,7 +54,6 @@ func commands() []func(cli.Streams) *cobra.Command {
 		audit.NewCommand,
 		func(s cli.Streams) *cobra.Command { return console.NewCommand(s, run) },
 		install.NewManifestsCommand,
-		offline.NewSchemaCommand,
 		install.NewProbeCommand,
 		install.NewUninstallCommand,
 		certs.NewCommand,

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) {
 	support.CleanEnvironment()
-	testscript.Main(m, map[string]func(){"gatehouse": main, "kubectl-gatehouse": main, "kubectl_complete-gatehouse": main})
+	testscript.Main(m, map[string]func(){"gatehouse": main, "kubectl-gatehouse": main})
 }
 
 // TestScripts runs the scenarios in testdata/script, each a story of the real

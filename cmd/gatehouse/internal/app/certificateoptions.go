@@ -53,10 +53,6 @@ func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&f.replica, "replica", "", "unique name of this replica (default: the host name, which is the pod's name)")
 	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file with the CAs of client certificates; /authenticate rejects other callers (default with --self-signed-dir: the CA of that directory)")
 	flags.BoolVar(&f.requireClientForAll, "require-client-certificate", false, "reject callers of /mutate and /validate that have no client certificate of --client-ca")
-	_ = cmd.MarkFlagDirname("self-signed-dir") // the flags exist, here and below
-	for _, name := range []string{"tls-cert", "tls-key", "client-ca"} {
-		_ = cmd.MarkFlagFilename(name)
-	}
 }
 
 // validate adds the problems of the flags.

@@ -93,16 +93,6 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags.DurationVar(&f.DrainDelay, "drain-delay", 15*time.Second, "how long to keep answering after SIGTERM")
 	flags.StringVar(&f.LogLevel, "log-level", "info", "minimum log level: debug (every review), info (denials, and violations that exceptions allow), warn or error")
 	flags.StringVar(&f.LogFormat, "log-format", "json", "log format: json or text")
-	for name, values := range map[string][]string{
-		"tls-min-version": {"1.3", "1.2"},
-		"on-emptied-file": {EmptiedFileWarn, EmptiedFileRefuse},
-		"log-level":       debug.Levels(),
-		"log-format":      {"json", "text"},
-	} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flags exist
-	}
-	_ = cmd.MarkFlagFilename("kubeconfig")
-	_ = cmd.MarkFlagDirname("config")
 }
 
 // anyCluster are the flags of which one gives access to a cluster.

@@ -37,8 +37,6 @@ func (f *RecordingOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&f.maxBytes, "record-max-bytes", "1Gi", "maximum size of the recording, such as 500Mi or 10Gi; the oldest reviews are removed")
 	flags.DurationVar(&f.maxAge, "record-max-age", 7*24*time.Hour, "maximum age of the recording, such as 12h or 30d; older reviews are removed")
 	flags.StringVar(&f.config, "record-config", "", "file with a RecordingConfiguration, which sets the share of reviews to record and adds to what is redacted (default: all reviews)")
-	_ = cmd.MarkFlagDirname("record")
-	_ = cmd.MarkFlagFilename("record-config", "yaml", "yml", "json")
 }
 
 // validate adds the problems of the flags. Documents is the directory of --config.

@@ -191,7 +191,7 @@ func checkRequiredFlags(cmd *cobra.Command, _ []string) error {
 	for flag := range requiredFlags(cmd) {
 		hint := "the " + strings.TrimSuffix(flag.Usage, requiredSuffix)
 		if flag.Name == configFlag {
-			hint = "--config DIR, or set " + ConfigVariable
+			hint = "--config DIR"
 			if slices.Contains(flag.Annotations[unlessAnnotation], "context") {
 				hint += ", or --context NAME for a cluster"
 			}

@@ -3,13 +3,16 @@ package cli
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
@@ -23,6 +26,39 @@ func OrList(values []string) string {
 		return strings.Join(values, "")
 	}
 	return strings.Join(values[:last], ", ") + " or " + values[last]
+}
+
+// outputValue is the value of -o.
+type outputValue struct {
+	value   *string
+	allowed []string
+}
+
+// String implements pflag.Value.
+func (v *outputValue) String() string {
+	if v.value == nil {
+		return ""
+	}
+	return *v.value
+}
+
+// Type implements pflag.Value.
+func (*outputValue) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (v *outputValue) Set(text string) error {
+	if !slices.Contains(v.allowed, text) {
+		return errors.New("must be " + OrList(v.allowed))
+	}
+	*v.value = text
+	return nil
+}
+
+// AddOutputFlag adds -o with these values, the first being the default.
+func AddOutputFlag(cmd *cobra.Command, value *string, values ...string) {
+	*value = values[0]
+	cmd.Flags().VarP(&outputValue{value, values}, "output", "o", "output format: "+OrList(values))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
 // WriteJSON writes a value as indented JSON. Characters such as "<" and "&" stay as they are.
@@ -65,9 +101,6 @@ func WriteTable(out io.Writer, head []string, rows [][]string) error {
 
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
-	if out, ok := w.(*standardOutput); ok {
-		w = out.Writer
-	}
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }

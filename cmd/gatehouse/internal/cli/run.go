@@ -72,19 +72,11 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams
 	}
 	root := NewRoot(s, commands...)
 	root.SetArgs(args)
-	cmd, err := root, checkSubcommand(root, args)
+	err := checkSubcommand(root, args)
 	if err == nil {
-		cmd, err = root.ExecuteContextC(ctx)
-	}
-	if out, ok := root.OutOrStdout().(*standardOutput); ok {
-		if failed := out.Flush(); failed != nil {
-			err = failed
-		}
+		err = root.ExecuteContext(ctx)
 	}
 	if err == nil {
-		if cmd.Annotations[noteAnnotation] != "" {
-			_, _ = io.WriteString(s.Err, environmentNote(cmd)) // there is no other place to report to
-		}
 		return ExitYes
 	}
 	if _, _, unknown := root.Find(args); unknown != nil {
@@ -95,7 +87,7 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams
 		code, err = exit.Code, exit.Err
 	}
 	if err != nil {
-		_, _ = io.WriteString(s.Err, ErrorText(err)+environmentNote(cmd)) // there is no other place to report to
+		_, _ = io.WriteString(s.Err, ErrorText(err)) // there is no other place to report to
 	}
 	return code
 }
@@ -115,8 +107,6 @@ func ErrorText(err error) string {
 
 // NewRoot returns the command tree with these commands.
 func NewRoot(s Streams, commands ...func(Streams) *cobra.Command) *cobra.Command {
-	out := &standardOutput{Writer: s.Out}
-	s.Out = out
 	root := &cobra.Command{
 		Use:   "gatehouse",
 		Short: "Admission and authentication webhooks for Kubernetes",
@@ -126,13 +116,10 @@ manifests and recorded reviews.
 
 Exit codes: 0 yes, 1 no (refused, an error found), 2 cannot decide (bad usage,
 bad input, unreachable).`,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: DisplayName(os.Args[0])},
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
-			out.yaml = wantsYAML(cmd)
-			return prepare(cmd, args)
-		},
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: DisplayName(os.Args[0])},
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: checkRequiredFlags,
 	}
 	root.Flags().Bool("version", false, "print the version and exit")
 	root.SetIn(s.In)
@@ -156,31 +143,14 @@ bad input, unreachable).`,
 	return root
 }
 
-// prepare completes the flags of a command before it runs.
-func prepare(cmd *cobra.Command, args []string) error {
-	if err := readEnvironment(cmd); err != nil {
-		return err
-	}
-	return checkRequiredFlags(cmd, args)
-}
-
-// adaptFlags gives the flags of a command and its subcommands what all flags of their name or type have. Shells offer files where nothing
-// says what a flag or a command takes.
+// adaptFlags gives the flags of a command and its subcommands what all flags of their name or type have.
 func adaptFlags(cmd *cobra.Command) {
-	if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
-		cmd.ValidArgsFunction = cobra.NoFileCompletions
-	}
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 		switch {
 		case flag.Name == configFlag:
-			adaptConfigFlag(flag)
+			flag.Value = onceValue{flag.Value}
 		case flag.Value.Type() == "duration":
 			adaptDurationFlag(flag)
-		}
-		_, file := flag.Annotations[cobra.BashCompFilenameExt]
-		_, directory := flag.Annotations[cobra.BashCompSubdirsInDir]
-		if _, says := cmd.GetFlagCompletionFunc(flag.Name); !says && !file && !directory && flag.Value.Type() != "bool" {
-			_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.NoFileCompletions) // the flag exists
 		}
 	})
 	for _, sub := range cmd.Commands() {

@@ -74,8 +74,7 @@ operation, options or the authorizer are skipped and listed with the reason. Wha
 cannot be read is listed with the missing right.
 
   -o table   per rule: numbers of objects, namespaces and examples (the default)
-  -o json    one document with totals, and examples of each rule; -o yaml is the
-             same in YAML
+  -o json    one document with totals, and examples of each rule
   -o ndjson  every result, a line each, as they are found; the last line has the
              document of -o json as "report"
 
@@ -102,15 +101,12 @@ that fails; otherwise 0.`,
 		},
 	}
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents that decide in place of what is active in the cluster")
-	cli.NoteConfigVariable(cmd)
 	f.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "audit only objects in these namespaces, as in shop,pay; repeatable; objects in no namespace are left out")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "audit only these kinds, as in Pod or deployments.apps; repeatable")
 	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces whose objects the API server does not send to Gatehouse, and which are not audited; repeatable")
 	flags.Var(&f.failOn, "fail-on", "exit with code 1 if there are more than N objects, or N%, of this kind: "+strings.Join(f.failOn.Names, ", ")+"; repeatable (default violations=0)")
-	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(commonKinds(), cobra.ShellCompDirectiveNoFileComp)) // the flags exist
-	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp))
 	cli.AddOutputFlag(cmd, &f.output, outputs()...)
 	return cmd
 }
@@ -118,11 +114,6 @@ that fails; otherwise 0.`,
 // excludedNamespaces returns those of which the API server sends nothing to an install with default names.
 func excludedNamespaces() []string {
 	return []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease, install.DefaultNamespace}
-}
-
-// commonKinds returns kinds for completion. Others are accepted.
-func commonKinds() []string {
-	return []string{"ConfigMap", "CronJob", "DaemonSet", "Deployment", "Ingress", "Job", "Namespace", "Pod", "ReplicaSet", "Role", "RoleBinding", "Service", "StatefulSet"}
 }
 
 // check returns everything that is wrong with the flags.

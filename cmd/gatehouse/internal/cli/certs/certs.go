@@ -50,7 +50,6 @@ func (f *commonFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; repeatable, empty for none (default "+install.DefaultRegistration+"; with --dir none)")
 	flags.DurationVar(&f.hold, "rotation-hold", certs.DefaultHold, "--rotation-hold of the servers, to show when a hold ends")
 	f.Add(cmd)
-	_ = cmd.MarkFlagDirname("dir") // the flags exist
 }
 
 // storage holds a state, and the registrations that trust it.

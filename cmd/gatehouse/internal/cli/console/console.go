@@ -71,8 +71,7 @@ Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
 
   # a candidate for a cluster, with manifests to try
   gatehouse console --context prod --config ./new -f ./deploy`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -80,7 +79,7 @@ Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
 			return f.serve(cmd.Context(), s, run)
 		},
 	}
-	cli.AddConfigFlag(cmd, &f.config, "directory of documents; with a cluster, it decides in place of what is active there", cli.ClusterFlagNames()...)
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents; with a cluster, it decides in place of what is active there")
 	f.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.manifests, "filename", "f", nil, "file or directory of manifests to try; repeatable")
@@ -88,11 +87,6 @@ Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
 	flags.StringArrayVarP(&f.namespaces, "namespace", "n", nil, "namespace whose objects are shown; repeatable (default all that you may read)")
 	flags.IntVar(&f.port, "port", defaultPort, "port on the loopback interface, 0 for any free port")
 	flags.BoolVar(&f.noBrowser, "no-browser", false, "print the URL, and do not open a browser")
-	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // the flags exist, here and below
-	_ = cmd.MarkFlagFilename("recording", "zst")
-	for _, name := range []string{"namespace", "port"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 	return cmd
 }
 

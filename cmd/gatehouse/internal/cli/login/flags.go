@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cli/browser"
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/util/homedir"
 
@@ -68,18 +67,6 @@ func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.username, "username", "", "user name (default: login asks for it)")
 	flags.StringVar(&f.cacheDir, "cache-dir", "", "directory for stored logins (default $KUBECACHEDIR/gatehouse or ~/.kube/cache/gatehouse)")
 	flags.StringVar(&f.tokenStore, "token-store", "", "where tokens are stored: auto (the OS keyring if it is unlocked, else files), keyring, file or none (default $"+tokenStoreVariable+" or auto)")
-}
-
-// completeLoginFlags adds completions for the values of flags.
-func completeLoginFlags(cmd *cobra.Command) {
-	complete := map[string][]string{"listen": {defaultListen}, "scope": {"email", "groups", "profile"}, "token-store": session.Stores()}
-	for flag, values := range complete {
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
-	}
-	_ = cmd.MarkFlagDirname("cache-dir") // the flag exists
-	for _, flag := range []string{"issuer-ca", "client-secret-file", "server-ca"} {
-		_ = cmd.MarkFlagFilename(flag) // the flag exists
-	}
 }
 
 // named reports whether the flags name a way to log in.

@@ -67,10 +67,6 @@ Exit codes: 0 written, 1 rejected, 2 bad usage, or a file cannot be read or writ
 	flags.BoolVar(&f.merge, "merge", false, "add the entries to a kubeconfig file, in place of standard output")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file for --merge (default the first of $KUBECONFIG, or ~/.kube/config)")
 	f.add(flags)
-	completeLoginFlags(cmd)
-	for _, flag := range []string{"api-server-ca", "kubeconfig"} {
-		_ = cmd.MarkFlagFilename(flag) // the flag exists
-	}
 	return cmd
 }
 

@@ -84,7 +84,6 @@ terminal for the question.`,
 	f.Add(cmd)
 	cmd.Flags().BoolVar(&f.passwordStdin, "password-stdin", false, "read the password from standard input, instead of asking on the terminal")
 	cli.AddOutputFlag(cmd, &f.output, "text", "token")
-	completeLoginFlags(cmd)
 	return cmd
 }
 

@@ -48,7 +48,6 @@ Exit codes: 0 nothing is left, 2 something could not be deleted.`,
 	}
 	named.Add(cmd)
 	cmd.Flags().StringVar(&cacheDir, "cache-dir", "", "directory for stored logins (default $KUBECACHEDIR/gatehouse or ~/.kube/cache/gatehouse)")
-	_ = cmd.MarkFlagDirname("cache-dir") // the flag exists
 	return cmd
 }
 

@@ -68,9 +68,6 @@ Exit codes: 0 yes, 1 no, 2 cannot decide.`,
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with the token, - for standard input (default the token of the kubeconfig)")
 	f.Add(cmd)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
-	for _, flag := range []string{"server-ca", "token-file"} {
-		_ = cmd.MarkFlagFilename(flag) // the flag exists
-	}
 	return cmd
 }
 

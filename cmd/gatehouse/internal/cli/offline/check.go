@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -27,16 +26,14 @@ type checkFlags struct {
 	evaluatorFlags
 	output string
 	quiet  bool
-	// now is the clock.
-	now func() time.Time
 }
 
 // outputs returns the values of --output; the first is the default.
-func (*checkFlags) outputs() []string { return []string{"table", "json", "sarif", "junit", "github"} }
+func (*checkFlags) outputs() []string { return []string{"table", "json", "sarif", "github"} }
 
 // NewCheckCommand returns the command "gatehouse check".
 func NewCheckCommand(s cli.Streams) *cobra.Command {
-	f := checkFlags{now: time.Now}
+	var f checkFlags
 	cmd := &cobra.Command{
 		Use:   "check --config DIR|--context NAME [FILE|DIR]... [-k DIR]...",
 		Short: "Check whether manifests would be admitted",
@@ -77,9 +74,8 @@ what is active, or beside it with --with-cluster. If the servers cannot be asked
 nothing is certainly admitted unless --partial is set.
 
   -o table  objects and remarks (the default)
-  -o json   an object a line, for programs; -o yaml is the same in YAML
+  -o json   an object a line, for programs
   -o sarif  for code hosting services
-  -o junit  for CI systems, an object a test case, with the time that it took
   -o github workflow commands, which GitHub Actions shows beside the lines
 
 Exit codes: 0 everything is admitted; 1 an object is refused; 2 bad usage, or an
@@ -96,11 +92,10 @@ if policies of the cluster cannot be read.`,
   # by what is active in a cluster, as the one who deploys
   gatehouse check --context prod new.yaml --as system:serviceaccount:ci:deployer`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := f.check()
-			if err == nil {
-				err = f.run(cmd.Context(), s)
+			if err := f.check(); err != nil {
+				return err
 			}
-			return writeFailure(s.Out, f.output, cmd.Name(), err)
+			return f.run(cmd.Context(), s)
 		},
 	}
 	f.add(cmd)
@@ -120,7 +115,7 @@ func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
 	if f.quiet {
 		line = cli.NewLiveLine(io.Discard)
 	}
-	report, err := newCheckReport(ctx, e, line, f.now)
+	report, err := newCheckReport(ctx, e, line)
 	if err != nil {
 		return err
 	}
@@ -168,9 +163,7 @@ type checked struct {
 	Note string `json:"note,omitempty"`
 
 	source, title string
-	// noLines is that of the object, and elapsed is what deciding took.
-	noLines bool
-	elapsed time.Duration
+	noLines       bool // that of the object
 }
 
 // checkedViolation is a violation and its effect.
@@ -217,7 +210,7 @@ type checkReport struct {
 }
 
 // newCheckReport evaluates every object.
-func newCheckReport(ctx context.Context, e *evaluator, line *cli.LiveLine, now func() time.Time) (*checkReport, error) {
+func newCheckReport(ctx context.Context, e *evaluator, line *cli.LiveLine) (*checkReport, error) {
 	defer line.Clear()
 	report := &checkReport{counts: make(map[checkVerdict]int)}
 	total := 0
@@ -231,9 +224,7 @@ func newCheckReport(ctx context.Context, e *evaluator, line *cli.LiveLine, now f
 		line.Show(func() string {
 			return fmt.Sprintf("%d of %s…", len(report.objects), diagnostic.Count(total, "object"))
 		})
-		start := now()
 		c := newChecked(e, o, e.evaluate(ctx, o, false))
-		c.elapsed = now().Sub(start)
 		report.objects = append(report.objects, c)
 		report.counts[c.Verdict]++
 	}

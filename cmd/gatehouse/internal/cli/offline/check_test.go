@@ -1,16 +1,13 @@
 package offline
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/sarif"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -40,40 +37,15 @@ func TestEffectOf(t *testing.T) {
 	}
 }
 
-// TestCheckTakesTime: an object of JUnit's report has the time that deciding about it took.
-func TestCheckTakesTime(t *testing.T) {
-	t.Parallel()
-	f := evaluatorFlags{manifestFlags: manifestFlags{configFlag: configFlag{"testdata/sidecars"}, namespace: "default"}}
-	e, err := f.evaluator(t.Context(), cli.Streams{
-		In: strings.NewReader("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}"),
-	}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var now time.Time
-	report, err := newCheckReport(t.Context(), e, cli.NewLiveLine(io.Discard), func() time.Time {
-		now = now.Add(2 * time.Millisecond)
-		return now
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range report.junit()[0].Cases {
-		if c.Elapsed != 2*time.Millisecond {
-			t.Errorf("%s took %s", c.Name, c.Elapsed)
-		}
-	}
-}
-
-// sarifOf is the log of a report on one object with every kind of remark.
-func sarifOf(line int) *sarif.Log {
+// resultsOf are the results of one object with every kind of remark.
+func resultsOf() []report.Result {
 	violation := func(rule string, effect checkEffect, template string) checkedViolation {
-		return checkedViolation{Effect: effect, Line: line + 3, Violation: policy.Violation{
+		return checkedViolation{Effect: effect, Line: 4, Violation: policy.Violation{
 			Kind: "AdmissionPolicy", Policy: "p", Rule: rule, Template: template, Message: "is wrong", Exception: "ops/x",
 		}}
 	}
 	c := &checked{
-		place: place{File: "a.yaml", Kind: "Pod", Namespace: "shop", Name: "a"}, Line: line, Verdict: checkRefused,
+		place: place{File: "a.yaml", Kind: "Pod", Namespace: "shop", Name: "a"}, Line: 1, Verdict: checkRefused,
 		Error: "why", Warnings: []string{"look"}, Note: "guess", source: "a.yaml", title: "Pod/a",
 		Violations: []checkedViolation{
 			violation("podSecurity.x", effectDenied, ""), violation("podSecurity.x", effectDenied, ""),
@@ -81,16 +53,15 @@ func sarifOf(line int) *sarif.Log {
 			violation("validations[0]", effectAudited, ""), violation("validations[1]", effectExcepted, ""), violation("validations[2]", effectExisting, ""),
 		},
 	}
-	found, notifications := (&checkReport{objects: []*checked{c}}).results()
-	return &sarif.Log{Results: found.list, Notifications: notifications}
+	return (&checkReport{objects: []*checked{c}}).results()
 }
 
-func TestCheckSARIF(t *testing.T) {
+func TestCheckResults(t *testing.T) {
 	t.Parallel()
-	log := sarifOf(1)
+	results := resultsOf()
 	var got []string
-	for i := range log.Results {
-		r := &log.Results[i]
+	for i := range results {
+		r := &results[i]
 		line := string(r.Level) + " " + r.Rule + " " + r.Message
 		if r.Suppressed != "" {
 			line += " (" + r.Suppressed + ")"
@@ -111,21 +82,6 @@ func TestCheckSARIF(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if want := []sarif.Notification{{Message: "Pod/a in namespace shop: cannot decide: why", File: "a.yaml", Line: 1}}; !slices.Equal(log.Notifications, want) {
-		t.Errorf("notifications are %+v, want %+v", log.Notifications, want)
-	}
-	// What has moved is the same, and what is not the same differs.
-	moved, seen := sarifOf(100), map[string]bool{}
-	for i := range log.Results {
-		fingerprint := log.Results[i].Fingerprint
-		if fingerprint != moved.Results[i].Fingerprint {
-			t.Errorf("%s: another fingerprint in another line", got[i])
-		}
-		if seen[fingerprint] {
-			t.Errorf("%s: the fingerprint of another result", got[i])
-		}
-		seen[fingerprint] = true
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/sarif"
 	"github.com/gatehouse-dev/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -27,13 +26,9 @@ func (f *checkFlags) write(s cli.Streams, r *checkReport) error {
 	case "json":
 		err = r.json(out)
 	case "sarif":
-		found, notifications := r.results()
-		err = found.writeSARIF(out, notifications)
+		err = writeSARIF(out, r.results(), !slices.ContainsFunc(r.objects, func(c *checked) bool { return c.Error != "" }))
 	case "github":
-		found, _ := r.results()
-		err = github.Write(out, found.list)
-	case "junit":
-		err = junit.Write(out, r.junit())
+		err = github.Write(out, r.results())
 	default:
 		t := checkTable{out: out, quiet: f.quiet}
 		t.print(r)
@@ -121,41 +116,6 @@ func (t *checkTable) print(r *checkReport) {
 	_, _ = fmt.Fprintln(t.out, r.summary())
 }
 
-// junit returns the report with a suite for each file and a case for each object.
-func (r *checkReport) junit() []junit.Suite {
-	var suites []junit.Suite
-	for _, c := range r.objects {
-		if len(suites) == 0 || suites[len(suites)-1].Name != c.File {
-			suites = append(suites, junit.Suite{Name: c.File, File: c.File})
-		}
-		one := junit.Case{Name: c.name(), Class: c.File, Elapsed: c.elapsed}
-		var text strings.Builder
-		_, _ = fmt.Fprintln(&text, c.where()) // to memory, here and below
-		for _, remark := range c.remarks() {
-			_, _ = fmt.Fprintf(&text, "%s: %s\n", remark.label, remark.text)
-		}
-		denied := 0
-		for i := range c.Violations {
-			if c.Violations[i].Effect == effectDenied {
-				denied++
-			}
-		}
-		switch c.Verdict {
-		case checkRefused:
-			one.Failure, one.Text = "refused: "+diagnostic.Count(denied, "violation"), text.String()
-		case checkUnknown:
-			one.Error, one.Text = "cannot decide: "+cli.OneLine(c.Error), text.String()
-		case checkAdmitted, checkWarned:
-			if len(c.remarks()) > 0 {
-				one.Output = text.String()
-			}
-		}
-		suite := &suites[len(suites)-1]
-		suite.Cases = append(suite.Cases, one)
-	}
-	return suites
-}
-
 // where returns the place of the object.
 func (c *checked) where() string {
 	if c.Rendered {
@@ -172,34 +132,40 @@ func (c *checked) name() string {
 	return c.title + " in namespace " + cli.OneLine(c.Namespace)
 }
 
-// results returns a result for each remark, and what could not be decided.
-func (r *checkReport) results() (found results, notifications []sarif.Notification) {
+// results returns a result for each remark.
+func (r *checkReport) results() (found []report.Result) {
 	for _, c := range r.objects {
-		add := func(result report.Result, key ...string) {
+		add := func(result report.Result) {
 			result.File, result.Object = c.File, c.name()
 			if c.noLines {
 				result.Line, result.Column = 0, 0
 			}
 			result.HelpURI = cmp.Or(result.HelpURI, build.DocsURL("check", "what-check-does"))
-			found.add(result, append([]string{c.Kind, c.Namespace, c.Name}, key...)...)
+			found = append(found, result)
+		}
+		remark := func(rule, description string, level report.Level, message string) {
+			add(report.Result{Rule: rule, Description: description, Level: level, Message: c.name() + ": " + message, Line: c.Line})
 		}
 		if c.Error != "" {
-			message := c.name() + ": cannot decide: " + c.Error
-			add(report.Result{Rule: string(checkUnknown), Description: "Something about the object could not be decided.", Level: report.Error, Message: message, Line: c.Line})
-			notifications = append(notifications, sarif.Notification{Message: message, File: c.File, Line: found.list[len(found.list)-1].Line})
+			remark(string(checkUnknown), "Something about the object could not be decided.", report.Error, "cannot decide: "+c.Error)
 		}
 		for i := range c.Violations {
-			v := &c.Violations[i]
-			add(v.result(c), v.Binding, v.Param, v.Template)
+			add(c.Violations[i].result(c))
 		}
 		for _, warning := range c.Warnings {
-			add(report.Result{Rule: "warning", Description: "A warning for the author of the object.", Level: report.Warning, Message: c.name() + ": " + warning, Line: c.Line})
+			remark("warning", "A warning for the author of the object.", report.Warning, warning)
 		}
 		if c.Note != "" {
-			add(report.Result{Rule: "assumption", Description: "Something was assumed that may be wrong.", Level: report.Note, Message: c.name() + ": " + c.Note, Line: c.Line})
+			remark("assumption", "Something was assumed that may be wrong.", report.Note, c.Note)
 		}
 	}
-	return found, notifications
+	return found
+}
+
+// writeSARIF writes results. Decided reports whether everything could be decided.
+func writeSARIF(out io.Writer, results []report.Result, decided bool) error {
+	log := sarif.Log{Tool: "gatehouse", Version: build.Version(), URI: build.ProjectURL, Results: results, Successful: decided}
+	return log.Write(out)
 }
 
 // helpURI returns the documentation of a violation.

@@ -95,8 +95,6 @@ Exit codes: 0 everything was converted, with differences or without; 1 something
 	flags.StringVar(&f.directory, "directory", "", "directory of -o dir, which is created")
 	flags.BoolVar(&f.partial, "partial", false, "write rules that can be converted in part only, if they refuse more then")
 	flags.StringSliceVar(&f.actions, "actions", nil, "what a violation leads to, in place of what the policies say: Deny, Warn or Audit")
-	_ = cmd.MarkFlagDirname("directory") // the flags exist, here and below
-	_ = cmd.RegisterFlagCompletionFunc("actions", cobra.FixedCompletions([]string{"Deny", "Warn", "Audit"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

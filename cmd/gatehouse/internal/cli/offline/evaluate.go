@@ -45,8 +45,6 @@ func (f *requestFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.old, "old", nil, "file or directory of manifests with the objects before an UPDATE, or - for standard input; repeatable")
 	f.addUser(cmd)
 	flags.BoolVar(&f.noSchema, "no-schema", false, "do not check objects against the schemas of their kinds")
-	_ = cmd.RegisterFlagCompletionFunc("operation", cobra.FixedCompletions(operations(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists, here and below
-	_ = cmd.MarkFlagFilename("old", "yaml", "yml", "json")
 }
 
 // addUser adds the flags that say who asks.

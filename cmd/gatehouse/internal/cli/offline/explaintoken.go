@@ -51,7 +51,6 @@ func (f *explainTokenFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is shown to, with --token-file; repeatable (default the API server's own)")
 	flags.BoolVar(&f.fetchKeys, "fetch-keys", false, "ask the token's issuer for its keys, with --token-file")
 	flags.BoolVar(&f.askGroups, "ask-groups", false, "ask the groupSources of the token's issuer, with --token-file; one with userInfo gets the token")
-	_ = cmd.MarkFlagFilename(tokenFileFlag) // the flag exists
 }
 
 // check refuses flags that do not go together.

@@ -64,7 +64,7 @@ and what to do. The annotation gatehouse.dev/lint-ignore of a policy,
 exception or profile lists codes to suppress.
 
   -o text    for people and editors (the default)
-  -o json    one document, for programs; -o yaml is the same in YAML
+  -o json    one document, for programs
   -o sarif   for code hosting services
   -o github  workflow commands, which GitHub Actions shows beside the lines
 
@@ -86,7 +86,7 @@ policy or profile of a directory or cluster is active.`,
 			}
 			r, err := f.lint(cmd.Context())
 			if err != nil {
-				return writeFailure(s.Out, f.output, cmd.Name(), err)
+				return err
 			}
 			return f.write(s.Out, r)
 		},
@@ -96,7 +96,6 @@ policy or profile of a directory or cluster is active.`,
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
 	cmd.Flags().StringVar(&f.explain, explainFlag, "", "print what a code means, an example and what to do; no --config is needed then")
-	_ = cmd.RegisterFlagCompletionFunc(explainFlag, cobra.FixedCompletions(codeNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -211,8 +210,7 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 		}
 		return nil, err
 	}
-	found := slices.Concat(loaded.Found, lintRegistration(ctx, source.Access, loaded.Config))
-	r := newLintReport(loaded.Config, source.Found, found, f.config)
+	r := newLintReport(loaded.Config, source.Found, loaded.Found, f.config)
 	r.where = f.cluster.Describe(f.config)
 	r.inactive = errors.Join(source.Unread(loaded)...)
 	if r.inactive == nil && !f.allowEmpty {
@@ -224,19 +222,14 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 // write writes the report, and returns the error for the exit code.
 func (f *lintFlags) write(to io.Writer, r *lintReport) error {
 	var err error
-	inactive := r.inactive
-	if r.errors > 0 {
-		inactive = nil
-	}
 	out := bufio.NewWriter(to)
 	switch f.output {
 	case "json":
 		err = r.json(out)
 	case "sarif":
-		found := r.results()
-		err = found.writeSARIF(out, failureNotifications(inactive))
+		err = writeSARIF(out, r.results(), r.errors > 0 || r.inactive == nil)
 	case "github":
-		err = github.Write(out, append(r.results().list, failureResults(inactive)...))
+		err = github.Write(out, r.results())
 	default:
 		r.print(out)
 	}
@@ -246,7 +239,7 @@ func (f *lintFlags) write(to io.Writer, r *lintReport) error {
 	if r.errors > 0 {
 		return &cli.ExitError{Code: cli.ExitNo}
 	}
-	return inactive
+	return r.inactive
 }
 
 // checkActive returns an error if a configuration has nothing that is active.
@@ -336,8 +329,7 @@ func (r *lintReport) json(out io.Writer) error {
 }
 
 // results returns the report for programs. What has no code is an error or a warning of serve, too.
-func (r *lintReport) results() results {
-	var all results
+func (r *lintReport) results() (all []report.Result) {
 	for i := range r.findings {
 		f := &r.findings[i]
 		d := f.Redacted()
@@ -356,7 +348,7 @@ func (r *lintReport) results() results {
 		default:
 			result.Description = "A likely mistake: " + lint.Summary(lint.Code(d.Code)) + "."
 		}
-		all.add(result, d.Object, d.Field, d.Text())
+		all = append(all, result)
 	}
 	return all
 }

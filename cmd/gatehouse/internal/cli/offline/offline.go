@@ -91,17 +91,13 @@ func (f *manifestFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.rendered, "path", "", "file, or directory of a Helm chart, that standard input is rendered from, for reports")
 	flags.StringArrayVar(&f.workloads, "workload", nil, "further kind that holds a pod, KIND.GROUP=PATH, as in Rollout.argoproj.io=spec.template; repeatable")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that do not say theirs")
-	_ = cmd.MarkFlagFilename("path") // the flag exists
 }
 
 // addFiles adds to a command arguments and flags that are files and directories of something. A token is refused and not repeated.
 func addFiles(cmd *cobra.Command, files, kustomizations *[]string, of string) {
-	flags, extensions := cmd.Flags(), []string{"yaml", "yml", "json"}
+	flags := cmd.Flags()
 	flags.StringArrayVarP(files, "filename", "f", nil, "file or directory, as an argument is, of "+of+"; repeatable")
 	flags.StringArrayVarP(kustomizations, "kustomize", "k", nil, "directory of a kustomization, which is rendered; nothing remote is fetched; repeatable")
-	_ = cmd.MarkFlagFilename("filename", extensions...) // the flag exists, here and below
-	_ = cmd.MarkFlagDirname("kustomize")
-	cmd.ValidArgsFunction = cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if slices.ContainsFunc(args, cli.LooksLikeToken) {
 			return errors.New("an argument may be a token, which other users of this machine can see: arguments are files")

@@ -20,13 +20,13 @@ func TestHelpURIsLeadToHeadings(t *testing.T) {
 	for _, kind := range []string{"AdmissionPolicy", "ValidatingAdmissionPolicy", admit.InjectionKind, schemaKind, "PolicyException"} {
 		c.Violations = append(c.Violations, checkedViolation{Violation: policy.Violation{Kind: kind}})
 	}
-	found, _ := (&checkReport{objects: []*checked{c}}).results()
+	found := (&checkReport{objects: []*checked{c}}).results()
 	r := lintReport{findings: []finding{{Diagnostic: diagnostic.Diagnostic{Severity: diagnostic.Error}}, {Diagnostic: diagnostic.Diagnostic{Severity: diagnostic.Warning}}}}
 	for _, code := range lint.Codes() {
 		r.findings = append(r.findings, finding{Diagnostic: diagnostic.Diagnostic{Severity: diagnostic.Warning, Code: string(code)}})
 	}
 	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
-	for _, result := range append(found.list, r.results().list...) {
+	for _, result := range append(found, r.results()...) {
 		path, anchor, _ := strings.Cut(strings.TrimPrefix(result.HelpURI, build.ProjectURL+"/blob/main/"), "#")
 		page, err := os.ReadFile("../../../../../" + path)
 		if err != nil {

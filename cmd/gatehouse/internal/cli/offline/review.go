@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -24,7 +23,6 @@ import (
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
-	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -56,12 +54,6 @@ Exit codes: 0 all are allowed, 1 any is denied, 2 any cannot be decided.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				return names, cobra.ShellCompDirectiveNoFileComp
-			}
-			return nil, cobra.ShellCompDirectiveDefault
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, snapshot, err := f.load()
 			if err != nil {
@@ -73,29 +65,13 @@ Exit codes: 0 all are allowed, 1 any is denied, 2 any cannot be decided.`,
 			}
 			r := reviewer{
 				endpoint: webhooks.Endpoints()[at], snapshot: snapshot, documents: newDocumentReviewer(c),
-				out: bufio.NewWriter(s.Out), remarks: s.Err, line: cli.NewLiveLine(s.Err),
+				out: bufio.NewWriter(s.Out), remarks: s.Err,
 			}
-			defer r.line.Clear()
 			return r.run(cmd.Context(), s.In, args[1:])
 		},
 	}
 	f.add(cmd)
 	return cmd
-}
-
-// otherCommandHint returns the hint for an object that is not a review.
-func otherCommandHint(endpoint string) string {
-	return map[string]string{
-		"mutate":   " (hint: 'gatehouse mutate' does to manifests what this endpoint would do)",
-		"validate": " (hint: 'gatehouse check' tells of manifests whether they would be admitted)",
-	}[endpoint]
-}
-
-// isReview reports whether a text may be a review. Text that is not JSON may be one.
-func isReview(text []byte) bool {
-	value, err := rawjson.Parse(text)
-	kind := value.Get("kind")
-	return err != nil || kind.Kind() != rawjson.String || strings.HasSuffix(kind.Text(), "Review")
 }
 
 // answer returns the text of the answer to a review, or the HTTP error that the server would answer.
@@ -167,7 +143,6 @@ type reviewer struct {
 	documents *crdadmission.Reviewer
 	out       *bufio.Writer
 	remarks   io.Writer
-	line      *cli.LiveLine
 	counts    [unknown + 1]int
 }
 
@@ -184,11 +159,10 @@ func (r *reviewer) run(ctx context.Context, stdin io.Reader, files []string) err
 	if err := r.out.Flush(); err != nil {
 		return err
 	}
-	total := r.total()
+	total := r.counts[allowed] + r.counts[denied] + r.counts[unknown]
 	if total == 0 {
 		return errors.New("no review was given (hint: name a file, or write reviews to standard input)")
 	}
-	r.line.Clear()
 	_, _ = fmt.Fprintf(r.remarks, "%s: %d allowed, %d denied, %d could not be decided\n",
 		diagnostic.Count(total, "review"), r.counts[allowed], r.counts[denied], r.counts[unknown])
 	switch {
@@ -200,8 +174,6 @@ func (r *reviewer) run(ctx context.Context, stdin io.Reader, files []string) err
 		return nil
 	}
 }
-
-func (r *reviewer) total() int { return r.counts[allowed] + r.counts[denied] + r.counts[unknown] }
 
 func (r *reviewer) file(ctx context.Context, stdin io.Reader, name string) error {
 	in := stdin
@@ -238,15 +210,11 @@ func (r *reviewer) one(ctx context.Context, text []byte, where string) error {
 			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 			Status:   metav1.StatusFailure, Message: where + ": " + failure.message, Code: failure.code,
 		}
-		if !isReview(text) {
-			status.Message += otherCommandHint(r.endpoint.Name)
-		}
 		var err error
 		if answer, err = json.Marshal(status); err != nil {
 			return err
 		}
 	}
-	r.line.Show(func() string { return diagnostic.Count(r.total(), "review") })
 	if _, err := r.out.Write(answer); err != nil {
 		return err
 	}

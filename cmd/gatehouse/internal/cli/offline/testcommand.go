@@ -50,7 +50,6 @@ case was run.`,
 
   # for a pipeline
   gatehouse test --config ./config ./tests -o junit > tests.xml`,
-		ValidArgsFunction: cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			selected, err := f.check()
 			if err != nil {

@@ -31,7 +31,6 @@ func (f *reviewFilter) add(cmd *cobra.Command, verb string) {
 	flags.StringArrayVar(&f.endpoints, "endpoint", nil, only+"of this endpoint: "+strings.Join(endpoints(), ", ")+"; repeatable")
 	flags.StringVar(&f.since, "since", "", only+"since this time, as in 2026-11-20T12:00:00Z, or in this time before now, as in 24h or 7d")
 	flags.StringVar(&f.until, "until", "", only+"before this time, given as for --since")
-	_ = cmd.RegisterFlagCompletionFunc("endpoint", cobra.FixedCompletions(endpoints(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 func endpoints() (names []string) {

@@ -87,7 +87,6 @@ was found, or not everything could be fetched.`,
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
 	flags.StringVar(&f.since, "since", "", "fetch only reviews since this time, as in 2026-11-20T12:00:00Z, or in this time before now, as in 24h or 7d")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
-	_ = cmd.MarkFlagFilename("output-file", "zst")
 	return cmd
 }
 

@@ -175,7 +175,7 @@ func TestGetUsage(t *testing.T) {
 		name, want string
 		args       []string
 	}{
-		{"output", `--output "xml": must be text, json or yaml`, []string{"-o", "xml"}},
+		{"output", `--output "xml": must be text or json`, []string{"-o", "xml"}},
 		{"port", "--ops-port 70000: must be from 1 to 65535", []string{"--ops-port", "70000"}},
 		{"labels", `--selector "a=b=c": must be a label selector`, []string{"-l", "a=b=c"}},
 		{"no labels", `--selector "": must be a label selector`, []string{"-l", ""}},

@@ -74,7 +74,6 @@ can be decided.`,
 
   # what would an upgrade of Gatehouse change?
   gatehouse-next replay ./recording`,
-		ValidArgsFunction: cobra.FixedCompletions([]string{"zst"}, cobra.ShellCompDirectiveFilterFileExt),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name a recording: a file or a directory (hint: gatehouse replay --config DIR RECORDING)")
@@ -98,8 +97,6 @@ can be decided.`,
 	flags.StringVar(&f.show, "show", "", "show one review, by its ID or the beginning of it")
 	flags.BoolVar(&f.all, "all", false, "with --show: list every policy, and all expressions")
 	flags.Var(&f.failOn, "fail-on", "fail if there are more than N reviews, or N%, of this change; repeatable (default changed=0)")
-	_ = cmd.MarkFlagDirname("against") // the flags exist
-	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp))
 	cli.AddOutputFlag(cmd, &f.output, "table", "json")
 	return cmd
 }

@@ -65,7 +65,6 @@ its end.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: cobra.FixedCompletions([]string{"zst"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(time.Now()); err != nil {
 				return err
@@ -81,7 +80,6 @@ its end.`,
 	flags.StringVar(&f.id, "id", "", "show only reviews whose ID begins with this")
 	flags.BoolVar(&f.full, "full", false, "with -o json or yaml: show requests, answers and lookups")
 	cli.AddOutputFlag(cmd, &f.output, "table", "json", "yaml") // it writes YAML itself, one document at a time
-	_ = cmd.RegisterFlagCompletionFunc("decision", cobra.FixedCompletions(decisions(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

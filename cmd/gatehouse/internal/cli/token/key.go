@@ -35,7 +35,6 @@ Exit codes: 0 created, 2 bad usage, or the file exists or cannot be written.`,
 		RunE: func(*cobra.Command, []string) error { return createKey(s, out) },
 	}
 	cmd.Flags().StringVar(&out, "out", "", "new file for the key; it must not exist")
-	_ = cmd.MarkFlagFilename("out") // the flag exists
 	return cmd
 }
 

@@ -22,7 +22,7 @@ type tokenPlace struct {
 }
 
 func (f *tokenPlace) add(cmd *cobra.Command, config string) {
-	cli.AddConfigFlag(cmd, &f.config, config, "kubeconfig", "context", "in-cluster")
+	cli.AddConfigFlag(cmd, &f.config, config)
 	f.Add(cmd)
 }
 

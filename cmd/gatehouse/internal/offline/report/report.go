@@ -23,8 +23,6 @@ type Result struct {
 	Line, Column int
 	// Object is the name of the object, such as "shop/Deployment/checkout".
 	Object string
-	// Fingerprint identifies the result in several reports, wherever it is in a file.
-	Fingerprint string
 	// Suppressed is why the result does not count, or empty.
 	Suppressed string
 }

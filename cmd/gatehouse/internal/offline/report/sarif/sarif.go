@@ -23,16 +23,8 @@ type Log struct {
 	Tool, Version, URI string
 	// Results are in the order in which they are written.
 	Results []report.Result
-	// Notifications are what the tool cannot decide. With any the run is not successful.
-	Notifications []Notification
-}
-
-// Notification is why the tool cannot decide something about one place.
-type Notification struct {
-	Message string
-	// File and Line are as in report.Result. File is empty for what is about no file.
-	File string
-	Line int
+	// Successful reports whether the tool could decide everything.
+	Successful bool
 }
 
 // Write writes the log as JSON.
@@ -46,16 +38,9 @@ func (l *Log) Write(out io.Writer) error {
 func (l *Log) document() *document {
 	r := run{
 		Tool:        tool{driver{Name: l.Tool, Version: l.Version, InformationURI: l.URI, Rules: []rule{}}},
-		Invocations: []invocation{{ExecutionSuccessful: len(l.Notifications) == 0}},
+		Invocations: []invocation{{ExecutionSuccessful: l.Successful}},
 		ColumnKind:  "unicodeCodePoints",
 		Results:     make([]result, 0, len(l.Results)),
-	}
-	for _, n := range l.Notifications {
-		written := notification{Level: report.Error, Message: text{n.Message}}
-		if n.File != "" {
-			written.Locations = []location{{PhysicalLocation: physicalLocation{artifactLocation{uri(n.File)}, region{StartLine: max(n.Line, 1)}}}}
-		}
-		r.Invocations[0].Notifications = append(r.Invocations[0].Notifications, written)
 	}
 	indexes := make(map[string]int)
 	for i := range l.Results {
@@ -78,7 +63,6 @@ func element(r *report.Result, index int) result {
 			PhysicalLocation: physicalLocation{artifactLocation{uri(r.File)}, region{max(r.Line, 1), r.Column}},
 			LogicalLocations: []logicalLocation{{FullyQualifiedName: r.Object, Kind: "object"}},
 		}},
-		PartialFingerprints: map[string]string{"gatehouse/v1": r.Fingerprint},
 	}
 	if r.Suppressed != "" {
 		e.Suppressions = []suppression{{Kind: "external", Status: "accepted", Justification: r.Suppressed}}
@@ -129,24 +113,16 @@ type text struct {
 }
 
 type invocation struct {
-	ExecutionSuccessful bool           `json:"executionSuccessful"`
-	Notifications       []notification `json:"toolExecutionNotifications,omitempty"`
-}
-
-type notification struct {
-	Level     report.Level `json:"level"`
-	Message   text         `json:"message"`
-	Locations []location   `json:"locations,omitempty"`
+	ExecutionSuccessful bool `json:"executionSuccessful"`
 }
 
 type result struct {
-	RuleID              string            `json:"ruleId"`
-	RuleIndex           int               `json:"ruleIndex"`
-	Level               report.Level      `json:"level"`
-	Message             text              `json:"message"`
-	Locations           []location        `json:"locations"`
-	PartialFingerprints map[string]string `json:"partialFingerprints"`
-	Suppressions        []suppression     `json:"suppressions,omitempty"`
+	RuleID       string        `json:"ruleId"`
+	RuleIndex    int           `json:"ruleIndex"`
+	Level        report.Level  `json:"level"`
+	Message      text          `json:"message"`
+	Locations    []location    `json:"locations"`
+	Suppressions []suppression `json:"suppressions,omitempty"`
 }
 
 type location struct {

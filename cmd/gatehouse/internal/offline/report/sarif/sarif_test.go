@@ -12,10 +12,10 @@ import (
 // hosting services read.
 func TestWrite(t *testing.T) {
 	t.Parallel()
-	log := Log{Tool: "gatehouse", Version: "v1", URI: "https://example.org", Notifications: []Notification{{Message: "why", File: "a.yaml"}}, Results: []report.Result{
-		{Rule: "b", Description: "about b", Level: report.Error, Message: "one <thing>", File: "deploy/a b.yaml", Line: 7, Object: "Pod/a", Fingerprint: "f1"},
-		{Rule: "a", Description: "about a", Level: report.Note, Message: "two", File: "/srv/x.yaml", Object: "Pod/b", Fingerprint: "f2", Suppressed: "allowed"},
-		{Rule: "b", Description: "not shown", Level: report.Warning, Message: "three", File: "a:b.yaml", Line: 1, Object: "Pod/c", Fingerprint: "f3"},
+	log := Log{Tool: "gatehouse", Version: "v1", URI: "https://example.org", Results: []report.Result{
+		{Rule: "b", Description: "about b", Level: report.Error, Message: "one <thing>", File: "deploy/a b.yaml", Line: 7, Object: "Pod/a"},
+		{Rule: "a", Description: "about a", Level: report.Note, Message: "two", File: "/srv/x.yaml", Object: "Pod/b", Suppressed: "allowed"},
+		{Rule: "b", Description: "not shown", Level: report.Warning, Message: "three", File: "a:b.yaml", Line: 1, Object: "Pod/c"},
 	}}
 	var out strings.Builder
 	if err := log.Write(&out); err != nil {
@@ -34,19 +34,17 @@ func TestWrite(t *testing.T) {
 	      {"id": "b", "shortDescription": {"text": "about b"}},
 	      {"id": "a", "shortDescription": {"text": "about a"}}
 	    ]}},
-	    "invocations": [{"executionSuccessful": false, "toolExecutionNotifications": [
-	      {"level": "error", "message": {"text": "why"}, "locations": [{"physicalLocation": {"artifactLocation": {"uri": "a.yaml"}, "region": {"startLine": 1}}}]}
-	    ]}],
+	    "invocations": [{"executionSuccessful": false}],
 	    "columnKind": "unicodeCodePoints",
 	    "results": [
-	      {"ruleId": "b", "ruleIndex": 0, "level": "error", "message": {"text": "one <thing>"}, "partialFingerprints": {"gatehouse/v1": "f1"},
+	      {"ruleId": "b", "ruleIndex": 0, "level": "error", "message": {"text": "one <thing>"},
 	       "locations": [{"physicalLocation": {"artifactLocation": {"uri": "deploy/a%20b.yaml"}, "region": {"startLine": 7}},
 	                      "logicalLocations": [{"fullyQualifiedName": "Pod/a", "kind": "object"}]}]},
-	      {"ruleId": "a", "ruleIndex": 1, "level": "note", "message": {"text": "two"}, "partialFingerprints": {"gatehouse/v1": "f2"},
+	      {"ruleId": "a", "ruleIndex": 1, "level": "note", "message": {"text": "two"},
 	       "suppressions": [{"kind": "external", "status": "accepted", "justification": "allowed"}],
 	       "locations": [{"physicalLocation": {"artifactLocation": {"uri": "file:///srv/x.yaml"}, "region": {"startLine": 1}},
 	                      "logicalLocations": [{"fullyQualifiedName": "Pod/b", "kind": "object"}]}]},
-	      {"ruleId": "b", "ruleIndex": 0, "level": "warning", "message": {"text": "three"}, "partialFingerprints": {"gatehouse/v1": "f3"},
+	      {"ruleId": "b", "ruleIndex": 0, "level": "warning", "message": {"text": "three"},
 	       "locations": [{"physicalLocation": {"artifactLocation": {"uri": "./a:b.yaml"}, "region": {"startLine": 1}},
 	                      "logicalLocations": [{"fullyQualifiedName": "Pod/c", "kind": "object"}]}]}
 	    ]
@@ -65,7 +63,7 @@ func TestWrite(t *testing.T) {
 func TestWriteNothing(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	if err := (&Log{Tool: "gatehouse"}).Write(&out); err != nil {
+	if err := (&Log{Tool: "gatehouse", Successful: true}).Write(&out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"results": []`, `"rules": []`, `"executionSuccessful": true`} {
