@@ -1,290 +1,90 @@
 package versions
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
 	"strings"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-
-	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
-	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Version v1 of an autoscaler has no fields for most of v2. The API server stores these
-// fields in annotations of the v1 object. A conversion drops other annotations of these
-// names.
-const (
-	metricsAnnotation     = "autoscaling.alpha.kubernetes.io/metrics"
-	currentAnnotation     = "autoscaling.alpha.kubernetes.io/current-metrics"
-	conditionsAnnotation  = "autoscaling.alpha.kubernetes.io/conditions"
-	behaviorAnnotation    = "autoscaling.alpha.kubernetes.io/behavior"
-	scaleDownAnnotation   = "autoscaling.alpha.kubernetes.io/scale-down-tolerance"
-	scaleUpAnnotation     = "autoscaling.alpha.kubernetes.io/scale-up-tolerance"
-	defaultCPUUtilization = int32(80)
-)
+// storedPrefix begins the names of the annotations in which the API server stores what version v1 of an autoscaler has no fields for.
+const storedPrefix = "autoscaling.alpha.kubernetes.io/"
 
-// withoutOwn returns a copy of the annotations without those that hold what v1 has no
-// fields for.
-func withoutOwn(annotations map[string]string) map[string]string {
-	out := maps.Clone(annotations)
-	for _, name := range []string{metricsAnnotation, currentAnnotation, conditionsAnnotation, behaviorAnnotation, scaleDownAnnotation, scaleUpAnnotation} {
-		delete(out, name)
+// errOnlyInV2 is returned rather than lose what the other version has: a policy would not see it, and one that changes objects would remove it.
+var errOnlyInV2 = errors.New("the autoscaler has other metrics than the utilization of the CPU, or a behavior, for which version v1 has no fields")
+
+// autoscalerV1 makes an autoscaler of version v1 of one of v2.
+func autoscalerV1(tree map[string]any) error {
+	spec, _ := tree["spec"].(map[string]any)
+	metrics, _ := spec["metrics"].([]any)
+	target, isCPU := cpuUtilization(metrics, "target")
+	if len(metrics) > 0 && !isCPU || spec["behavior"] != nil {
+		return errOnlyInV2
 	}
-	return out
-}
-
-var errHugeQuantity = errors.New("a quantity has too many digits to be converted")
-
-// checkQuantities returns an error if a quantity of the object, or of the
-// annotations that are read, takes minutes to read. API servers send none.
-func checkQuantities(text rawjson.Value) error {
-	if hasHuge(text.Get("spec")) || hasHuge(text.Get("status")) {
-		return errHugeQuantity
+	if isCPU {
+		spec["targetCPUUtilizationPercentage"] = target
 	}
-	annotations := text.Get("metadata", "annotations")
-	for _, name := range [...]string{metricsAnnotation, currentAnnotation, behaviorAnnotation} {
-		inner, err := rawjson.Parse([]byte(annotations.Get(name).Text()))
-		if err == nil && hasHuge(inner) {
-			return errHugeQuantity
+	delete(spec, "metrics")
+	maps.DeleteFunc(annotationsOf(tree), func(name string, _ any) bool { return strings.HasPrefix(name, storedPrefix) })
+	if status, _ := tree["status"].(map[string]any); status != nil {
+		current, _ := status["currentMetrics"].([]any)
+		if utilization, ok := cpuUtilization(current, "current"); ok {
+			status["currentCPUUtilizationPercentage"] = utilization
 		}
+		delete(status, "currentMetrics")
+		delete(status, "conditions")
 	}
 	return nil
 }
 
-// hasHuge reports whether a member that is a quantity is a huge one. What is not a
-// quantity, such as a name, may have any digits.
-func hasHuge(value rawjson.Value) bool {
-	if value.Kind() == rawjson.Array {
-		for _, element := range value.Elements() {
-			if hasHuge(element) {
-				return true
-			}
-		}
-	}
-	if value.Kind() != rawjson.Object {
-		return false
-	}
-	for key, member := range value.Members() {
-		name := strings.ToLower(key.Text())
-		switch quantity := strings.HasSuffix(name, "value") || name == "tolerance"; {
-		case strings.HasSuffix(name, "selector"):
-		case quantity && member.Kind() == rawjson.String && celvalue.IsHugeQuantity(member.Text()),
-			quantity && member.Kind() == rawjson.Number && celvalue.IsHugeQuantity(string(member)), hasHuge(member):
-			return true
-		}
-	}
-	return false
+func annotationsOf(tree map[string]any) map[string]any {
+	metadata, _ := tree["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	return annotations
 }
 
-// metricNames returns the names of the fields of a metric in v1, as its annotations have
-// them, and in v2. A metric that is wanted has a "target", and the state of one a
-// "current".
-func metricNames(value string) fieldNames {
-	names := fieldNames{
-		{"object.target", "object.describedObject"},
-		{"object." + value + "Value", "object." + value + ".value"},
-		{"object.averageValue", "object." + value + ".averageValue"},
-		{"external." + value + "Value", "external." + value + ".value"},
-		{"object.selector", "object.metric.selector"},
-		{"pods.selector", "pods.metric.selector"},
-		{"external.metricSelector", "external.metric.selector"},
+// cpuUtilization returns the value of the only metric, if it is a utilization of the CPU.
+func cpuUtilization(metrics []any, value string) (any, bool) {
+	if len(metrics) != 1 {
+		return nil, false
 	}
-	for _, kind := range []string{"object", "pods", "external"} {
-		names = append(names, [2]string{kind + ".metricName", kind + ".metric.name"})
-	}
-	for _, kind := range []string{"pods", "resource", "containerResource", "external"} {
-		names = append(names, [2]string{kind + "." + value + "AverageValue", kind + "." + value + ".averageValue"})
-	}
-	for _, kind := range []string{"resource", "containerResource"} {
-		names = append(names, [2]string{kind + "." + value + "AverageUtilization", kind + "." + value + ".averageUtilization"})
-	}
-	return names
+	metric, _ := metrics[0].(map[string]any)
+	resource, _ := metric["resource"].(map[string]any)
+	utilization, ok, _ := unstructured.NestedInt64(resource, value, "averageUtilization")
+	return utilization, ok && metric["type"] == "Resource" && resource["name"] == "cpu"
 }
 
-// autoscalerV1 returns an autoscaler of version v2 in version v1.
-func autoscalerV1(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.HorizontalPodAutoscaler, error) {
-	out := new(autoscalingv1.HorizontalPodAutoscaler)
-	errs := []error{convertFields(in, out, nil, false)}
-	out.APIVersion = autoscalingv1.SchemeGroupVersion.String()
-	var others []autoscalingv1.MetricSpec
-	for i := range in.Spec.Metrics {
-		if utilization := cpuUtilization(&in.Spec.Metrics[i]); utilization != nil {
-			if out.Spec.TargetCPUUtilizationPercentage == nil {
-				out.Spec.TargetCPUUtilizationPercentage = utilization
-			}
-			continue
-		}
-		var metric autoscalingv1.MetricSpec
-		errs = append(errs, convertFields(in.Spec.Metrics[i], &metric, metricNames("target"), true))
-		others = append(others, metric)
-	}
-	current := make([]autoscalingv1.MetricStatus, len(in.Status.CurrentMetrics))
-	for i := range in.Status.CurrentMetrics {
-		m := &in.Status.CurrentMetrics[i]
-		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU &&
-			m.Resource.Current.AverageUtilization != nil {
-			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
-		}
-		errs = append(errs, convertFields(m, &current[i], metricNames("current"), true))
-	}
-	out.Annotations = withoutOwn(in.Annotations)
-	store := func(name string, present bool, value any) {
-		if !present {
-			return
-		}
-		text, err := json.Marshal(value)
-		errs = append(errs, err)
-		if out.Annotations == nil {
-			out.Annotations = map[string]string{}
-		}
-		out.Annotations[name] = string(text)
-	}
-	store(metricsAnnotation, len(others) > 0, others)
-	store(currentAnnotation, len(current) > 0, current)
-	store(behaviorAnnotation, in.Spec.Behavior != nil, storedBehavior(in.Spec.Behavior))
-	store(conditionsAnnotation, len(in.Status.Conditions) > 0, in.Status.Conditions)
-	return out, errors.Join(errs...)
-}
-
-// cpuUtilization returns the CPU utilization that a metric targets, which v1 has a field
-// for, and nil for any other metric.
-func cpuUtilization(m *autoscalingv2.MetricSpec) *int32 {
-	if m.Type != autoscalingv2.ResourceMetricSourceType || m.Resource == nil || m.Resource.Name != corev1.ResourceCPU {
-		return nil
-	}
-	return m.Resource.Target.AverageUtilization
-}
-
-// cpuMetric returns the reverse of cpuUtilization.
-func cpuMetric(utilization int32) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{
-		Type: autoscalingv2.ResourceMetricSourceType,
-		Resource: &autoscalingv2.ResourceMetricSource{
-			Name:   corev1.ResourceCPU,
-			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &utilization},
-		},
-	}
-}
-
-// autoscalerV2 returns an autoscaler of version v1 in version v2. An annotation that cannot
-// be read is ignored.
-func autoscalerV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalPodAutoscaler, error) {
-	out := new(autoscalingv2.HorizontalPodAutoscaler)
-	errs := []error{convertFields(in, out, nil, false)}
-	out.APIVersion, out.Annotations = autoscalingv2.SchemeGroupVersion.String(), withoutOwn(in.Annotations)
-	stored := func(name string, to any) bool {
-		text, has := in.Annotations[name]
-		return has && json.Unmarshal([]byte(text), to) == nil
-	}
-	var metrics []autoscalingv1.MetricSpec
-	if stored(metricsAnnotation, &metrics) {
-		out.Spec.Metrics = make([]autoscalingv2.MetricSpec, len(metrics))
-		for i := range metrics {
-			errs = append(errs, convertFields(metrics[i], &out.Spec.Metrics[i], metricNames("target"), false))
-			setTargetTypes(&out.Spec.Metrics[i])
+// autoscalerV2 makes an autoscaler of version v2 of one of v1.
+func autoscalerV2(tree map[string]any) error {
+	annotations := annotationsOf(tree)
+	for name := range annotations {
+		switch stored, ok := strings.CutPrefix(name, storedPrefix); {
+		case !ok:
+		case stored == "conditions", stored == "current-metrics": // of the status
+			delete(annotations, name)
+		default:
+			return errOnlyInV2
 		}
 	}
-	if utilization := in.Spec.TargetCPUUtilizationPercentage; utilization != nil {
-		out.Spec.Metrics = append(out.Spec.Metrics, cpuMetric(*utilization))
+	spec, _ := tree["spec"].(map[string]any)
+	if spec == nil {
+		return errors.New("the autoscaler has no spec")
 	}
-	if len(out.Spec.Metrics) == 0 {
-		out.Spec.Metrics = []autoscalingv2.MetricSpec{cpuMetric(defaultCPUUtilization)}
+	utilization := spec["targetCPUUtilizationPercentage"]
+	if utilization == nil {
+		utilization = int64(80) // the default
 	}
-	// Names of the annotation match whatever their case.
-	var behavior autoscalingv2.HorizontalPodAutoscalerBehavior
-	if stored(behaviorAnnotation, &behavior) && behavior != (autoscalingv2.HorizontalPodAutoscalerBehavior{}) {
-		out.Spec.Behavior = &behavior
+	metric := func(value string, of map[string]any) []any {
+		return []any{map[string]any{"type": "Resource", "resource": map[string]any{"name": "cpu", value: of}}}
 	}
-	if utilization := in.Status.CurrentCPUUtilizationPercentage; utilization != nil {
-		out.Status.CurrentMetrics = []autoscalingv2.MetricStatus{{
-			Type: autoscalingv2.ResourceMetricSourceType,
-			Resource: &autoscalingv2.ResourceMetricStatus{
-				Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: utilization},
-			},
-		}}
-	}
-	var current []autoscalingv1.MetricStatus
-	if stored(currentAnnotation, &current) {
-		out.Status.CurrentMetrics = make([]autoscalingv2.MetricStatus, len(current))
-		for i := range current {
-			errs = append(errs, convertFields(current[i], &out.Status.CurrentMetrics[i], metricNames("current"), false))
+	spec["metrics"] = metric("target", map[string]any{"type": "Utilization", "averageUtilization": utilization})
+	delete(spec, "targetCPUUtilizationPercentage")
+	if status, _ := tree["status"].(map[string]any); status != nil {
+		if utilization := status["currentCPUUtilizationPercentage"]; utilization != nil {
+			status["currentMetrics"] = metric("current", map[string]any{"averageUtilization": utilization})
 		}
+		delete(status, "currentCPUUtilizationPercentage")
 	}
-	var conditions []autoscalingv2.HorizontalPodAutoscalerCondition
-	if stored(conditionsAnnotation, &conditions) {
-		out.Status.Conditions = conditions
-	}
-	return out, errors.Join(errs...)
-}
-
-// setTargetTypes sets the types of the targets of a metric, which v1 does not have.
-func setTargetTypes(m *autoscalingv2.MetricSpec) {
-	set := func(target *autoscalingv2.MetricTarget, otherwise autoscalingv2.MetricTargetType, isAverage bool) {
-		if target.Type = otherwise; isAverage {
-			target.Type = autoscalingv2.AverageValueMetricType
-		}
-	}
-	if m.Object != nil {
-		target := &m.Object.Target
-		set(target, autoscalingv2.ValueMetricType, target.AverageValue != nil)
-		// Version v1 cannot leave the value out.
-		if target.AverageValue != nil && target.Value != nil && target.Value.IsZero() {
-			target.Value = nil
-		}
-	}
-	if m.Pods != nil {
-		set(&m.Pods.Target, autoscalingv2.AverageValueMetricType, true)
-	}
-	if m.Resource != nil {
-		set(&m.Resource.Target, autoscalingv2.UtilizationMetricType, m.Resource.Target.AverageUtilization == nil)
-	}
-	if m.ContainerResource != nil {
-		set(&m.ContainerResource.Target, autoscalingv2.UtilizationMetricType, m.ContainerResource.Target.AverageUtilization == nil)
-	}
-	if m.External != nil {
-		set(&m.External.Target, autoscalingv2.ValueMetricType, m.External.Target.Value == nil)
-	}
-}
-
-// behaviorAnnotationValue is a behavior as the annotation has it: with the names that the
-// fields have in the API server's own code.
-type behaviorAnnotationValue struct{ ScaleUp, ScaleDown *rulesAnnotationValue }
-
-type rulesAnnotationValue struct {
-	StabilizationWindowSeconds *int32
-	SelectPolicy               *autoscalingv2.ScalingPolicySelect
-	Policies                   []policyAnnotationValue
-	Tolerance                  *resource.Quantity
-}
-
-type policyAnnotationValue struct {
-	Type          autoscalingv2.HPAScalingPolicyType
-	Value         int32
-	PeriodSeconds int32
-}
-
-// storedBehavior returns a behavior as the annotation has it.
-func storedBehavior(in *autoscalingv2.HorizontalPodAutoscalerBehavior) *behaviorAnnotationValue {
-	if in == nil {
-		return nil
-	}
-	rules := func(in *autoscalingv2.HPAScalingRules) *rulesAnnotationValue {
-		if in == nil {
-			return nil
-		}
-		out := &rulesAnnotationValue{StabilizationWindowSeconds: in.StabilizationWindowSeconds, SelectPolicy: in.SelectPolicy, Tolerance: in.Tolerance}
-		if in.Policies != nil {
-			out.Policies = []policyAnnotationValue{}
-		}
-		for _, p := range in.Policies {
-			out.Policies = append(out.Policies, policyAnnotationValue(p))
-		}
-		return out
-	}
-	return &behaviorAnnotationValue{ScaleUp: rules(in.ScaleUp), ScaleDown: rules(in.ScaleDown)}
+	return nil
 }

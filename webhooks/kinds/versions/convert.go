@@ -3,14 +3,8 @@ package versions
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
@@ -25,76 +19,49 @@ func Convert(text rawjson.Value, from, to schema.GroupVersionResource) ([]byte, 
 	case !Convertible(from, to):
 		return nil, fmt.Errorf("an object of %s cannot be converted to %s here", from.GroupVersion(), to.GroupVersion())
 	case from.Group == autoscalingGroup && to.Version == "v1":
-		return convert(text, autoscalerV1)
+		return convert(text, to, autoscalerV1)
 	case from.Group == autoscalingGroup:
-		return convert(text, autoscalerV2)
-	case from.Group == eventsGroup:
-		return convert(text, coreEvent)
-	case to.Group == eventsGroup:
-		return convert(text, newEvent)
+		return convert(text, to, autoscalerV2)
+	case from.Group == eventsGroup, to.Group == eventsGroup:
+		return convert(text, to, func(tree map[string]any) error {
+			for _, names := range eventNames() {
+				name, becomes := names[0], names[1]
+				if from.Group == eventsGroup {
+					name, becomes = becomes, name
+				}
+				if value, has := tree[name]; has {
+					tree[becomes] = value
+					delete(tree, name)
+				}
+			}
+			return nil
+		})
 	default:
 		return WithVersion(text, to.GroupVersion().String()), nil
 	}
 }
 
-// convert reads an object, converts it and writes the result.
-func convert[From, To any](text rawjson.Value, with func(*From) (*To, error)) ([]byte, error) {
-	if err := checkQuantities(text); err != nil {
-		return nil, err
-	}
-	from := new(From)
-	if err := utiljson.Unmarshal(text, from); err != nil {
-		return nil, err
-	}
-	to, err := with(from)
+// convert reads an object, changes it and writes it in another version.
+func convert(text rawjson.Value, to schema.GroupVersionResource, change func(tree map[string]any) error) ([]byte, error) {
+	decoded, err := text.Decode()
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(to)
-}
-
-// fieldNames are pairs of paths: where an older and a newer version of a type have the
-// same value.
-type fieldNames [][2]string
-
-// convertFields converts a value to a type with the same JSON but for the names of fields,
-// from the older version to the newer, or in reverse. Fields that the type does not have
-// are dropped.
-func convertFields(from, to any, names fieldNames, reverse bool) error {
-	text, err := json.Marshal(from)
-	if err != nil {
-		return err
+	tree, ok := decoded.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s is no object", text.Kind())
 	}
-	var tree map[string]any
-	if err := utiljson.Unmarshal(text, &tree); err != nil {
-		return err
+	if err := change(tree); err != nil {
+		return nil, err
 	}
-	source, target := 0, 1
-	if reverse {
-		names, source, target = slices.Clone(names), target, source
-		slices.Reverse(names)
-	}
-	for _, name := range names {
-		path := strings.Split(name[source], ".")
-		value, found, err := unstructured.NestedFieldNoCopy(tree, path...)
-		if err != nil || !found {
-			continue // of another kind, or not set
-		}
-		unstructured.RemoveNestedField(tree, path...)
-		if err := unstructured.SetNestedField(tree, value, strings.Split(name[target], ".")...); err != nil {
-			return err
-		}
-	}
-	if text, err = json.Marshal(tree); err != nil {
-		return err
-	}
-	return json.Unmarshal(text, to)
+	tree["apiVersion"] = to.GroupVersion().String()
+	return json.Marshal(tree)
 }
 
 // eventNames returns the fields that Events of the core group and of events.k8s.io name
 // differently.
-func eventNames() fieldNames {
-	return fieldNames{
+func eventNames() [][2]string {
+	return [][2]string{
 		{"involvedObject", "regarding"},
 		{"message", "note"},
 		{"reportingComponent", "reportingController"},
@@ -103,22 +70,6 @@ func eventNames() fieldNames {
 		{"lastTimestamp", "deprecatedLastTimestamp"},
 		{"count", "deprecatedCount"},
 	}
-}
-
-// newEvent returns an Event of the core group as one of events.k8s.io.
-func newEvent(in *corev1.Event) (*eventsv1.Event, error) {
-	out := new(eventsv1.Event)
-	err := convertFields(in, out, eventNames(), false)
-	out.APIVersion = eventsv1.SchemeGroupVersion.String()
-	return out, err
-}
-
-// coreEvent returns the reverse of newEvent.
-func coreEvent(in *eventsv1.Event) (*corev1.Event, error) {
-	out := new(corev1.Event)
-	err := convertFields(in, out, eventNames(), true)
-	out.APIVersion = corev1.SchemeGroupVersion.String()
-	return out, err
 }
 
 // WithVersion returns the object with another apiVersion.
