@@ -1,7 +1,6 @@
 package podsecurity
 
 import (
-	"hash/maphash"
 	"reflect"
 	"strings"
 	"sync"
@@ -42,7 +41,7 @@ func DecodeIndexed(x *rawjson.Index, node int32) (*Pod, error) {
 
 func decode(object rawjson.Value, c rawjson.Cursor) (*Pod, error) {
 	pod := new(Pod)
-	r := reader{text: object, c: c, seed: maphash.MakeSeed()}
+	r := reader{text: object, c: c}
 	decodePod()(&r, reflect.ValueOf(pod).Elem())
 	if r.err != nil {
 		return nil, r.err

@@ -2,7 +2,6 @@ package podsecurity
 
 import (
 	"fmt"
-	"hash/maphash"
 	"strconv"
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
@@ -14,12 +13,6 @@ type reader struct {
 	text rawjson.Value
 	c    rawjson.Cursor
 	err  error
-
-	// hashes are of the names of members that were read in the objects around,
-	// names in number. See members.
-	seed   maphash.Seed
-	hashes [maxHashes]uint32
-	names  int
 }
 
 // fail notes an error of the value that starts at a place.

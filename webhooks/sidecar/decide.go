@@ -183,10 +183,10 @@ func (s *Set) Decide(ctx context.Context, in Input) Decision {
 // profile, then encode.
 func (sc *scratch) decide(ctx context.Context, set *Set, in *Input) Decision {
 	r, messages := &sc.request, &sc.messages
-	r.set, r.context, r.reader = set, ctx, &sc.Reader
+	r.set, r.context = set, ctx
 	r.text, r.checked, r.index = podtext.Trim(in.Request.Object.Raw), in.Checked, in.Index
 	r.namespaceName, r.workload, r.explain = in.Request.Namespace, in.Workload, in.Explain
-	if err := r.read(&sc.Pod, messages); err != nil {
+	if err := r.read(&sc.pod, messages); err != nil {
 		return Decision{Err: err, Warnings: messages.warnings, Again: r.isAgain()}
 	}
 	sc.selection = r.candidates(sc.about[:0])
@@ -317,7 +317,7 @@ func (v *Verdict) step(name, result, detail string) {
 
 // scratch is the memory that one decision needs. It is used again for the next.
 type scratch struct {
-	podtext.Buffer
+	pod       podtext.Pod
 	request   request
 	messages  messages
 	selection selection
@@ -327,6 +327,6 @@ type scratch struct {
 }
 
 func (sc *scratch) clear() {
-	sc.Clear()
-	*sc = scratch{Buffer: sc.Buffer}
+	sc.pod.Clear()
+	*sc = scratch{pod: sc.pod}
 }

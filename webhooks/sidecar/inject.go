@@ -87,7 +87,7 @@ func (i *injector) fallBack(v *Verdict, p *profile.Profile) error {
 // why nothing can be decided any more.
 func (i *injector) inject(v *Verdict, index int) error {
 	r, p := i.request, i.request.set.profiles[index]
-	if err := i.pod.Flush(r.reader); err != nil {
+	if err := i.pod.Flush(); err != nil {
 		return err
 	}
 	i.report.verdict = v
@@ -103,7 +103,7 @@ func (i *injector) inject(v *Verdict, index int) error {
 	v.Revision = rendering.rendered.Revision
 	result, err := inject.Merge(inject.Input{
 		Pod: i.pod, First: r.first, Profile: p, Rendered: rendering.rendered, Rank: r.set.ranks[index],
-		Earlier: r.status.Find(p.Name), Found: r.found, Owners: &i.owners, Report: &i.report, Reader: r.reader,
+		Earlier: r.status.Find(p.Name), Found: r.found, Owners: &i.owners, Report: &i.report,
 	}, &i.buffer)
 	v.Detail = result.Detail
 	if err != nil {

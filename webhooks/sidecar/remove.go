@@ -27,9 +27,8 @@ type Removal struct {
 // that is not a pod, or whose annotation cannot be read.
 func Remove(text []byte) (Removal, error) {
 	text = podtext.Trim(text)
-	var sc scratch
-	p := &sc.Pod
-	if err := p.Parse(&sc.Reader, text); err != nil {
+	var p podtext.Pod
+	if err := p.Parse(text); err != nil {
 		return Removal{}, err
 	}
 	if p.StatusAnnotation == nil {
@@ -44,9 +43,7 @@ func Remove(text []byte) (Removal, error) {
 	for i := range s.Profiles {
 		r.Profiles = append(r.Profiles, s.Profiles[i].Name)
 	}
-	var o status.Operations
-	root.Revert(nil, text, "", &o)
-	r.Patches = o.All
+	_, r.Patches, _ = root.Revert(nil, text, "")
 	r.Left = root.NotFound("", nil)
 	slices.Sort(r.Left)
 	return r, nil

@@ -20,7 +20,6 @@ import (
 type request struct {
 	set     *Set
 	context context.Context //nolint:containedctx // it belongs to one call, like everything here
-	reader  *podtext.Reader
 	// checked, index, workload and explain are those of the Input.
 	checked  bool
 	index    *rawjson.Index
@@ -53,11 +52,11 @@ func (r *request) read(pod *podtext.Pod, messages *messages) error {
 	r.pod = pod
 	var err error
 	if node, ok := r.index.Find(r.text, "request"); ok {
-		err = pod.Read(r.reader, r.index.Cursor(node))
+		err = pod.Read(r.index.Cursor(node))
 	} else if r.checked {
-		err = pod.Read(r.reader, rawjson.Value(r.text).Cursor())
+		err = pod.Read(rawjson.Value(r.text).Cursor())
 	} else {
-		err = pod.Parse(r.reader, r.text)
+		err = pod.Parse(r.text)
 	}
 	if err != nil {
 		return err
@@ -76,9 +75,9 @@ func (r *request) read(pod *podtext.Pod, messages *messages) error {
 		return nil
 	}
 	r.found = st.Undo()
-	r.firstText, _ = r.found.Revert(make([]byte, 0, len(r.text)), r.text, "", nil)
+	r.firstText, _, _ = r.found.Revert(make([]byte, 0, len(r.text)), r.text, "")
 	r.first = new(podtext.Pod)
-	if err := r.first.Read(r.reader, rawjson.Value(r.firstText).Cursor()); err != nil {
+	if err := r.first.ReadAgain(r.firstText); err != nil {
 		return fmt.Errorf("the pod without the additions that %s lists: %w", status.Field, err)
 	}
 	return nil

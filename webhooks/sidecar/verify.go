@@ -13,7 +13,7 @@ import (
 // verify checks the pod that a profile makes against what the API server checks after
 // all webhooks. It would refuse the pod with a message that does not name the profile.
 func (i *injector) verify(p *profile.Profile, after *inject.State) Reason {
-	if path, message := inject.CheckConstraints(p, after, i.request.reader); message != "" {
+	if path, message := inject.CheckConstraints(p, after); message != "" {
 		// There is nothing to keep.
 		return i.resolveConflicts(p, []inject.Conflict{{Path: path, Hint: p.DeclineHint(), Message: message}}, p.OnConflict != v1alpha1.RefuseConflict)
 	}

@@ -197,7 +197,7 @@ func (inj *injection) compareVolume(i int, held bool) actionKind {
 	switch {
 	// Only beside something else of ours is a volume that is not equal, or no
 	// longer, believed to be ours.
-	case held && claimed, profile.EqualVolume(inj.in.Rendered.Elements[podtext.Volumes][i].Volume, inj.now.Pod.Element(inj.now.Pod.Lists[podtext.Volumes].From+at).Text):
+	case held && claimed, profile.EqualVolume(rawjson.Value(inj.in.Rendered.Elements[podtext.Volumes][i].Raw), inj.now.Pod.Element(inj.now.Pod.Lists[podtext.Volumes].From+at).Text):
 		if (held || inj.in.Profile.HasOnlyVolumes()) && inj.in.Earlier != nil && slices.Contains(inj.in.Earlier.Volumes, e.Name) {
 			f.kind = present
 		}

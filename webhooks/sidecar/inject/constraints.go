@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
@@ -16,24 +15,21 @@ import (
 
 // CheckConstraints returns the field of the pod that excludes what the profile has added
 // to it, and why. Both are empty if there is none.
-func CheckConstraints(profile *profile.Profile, state *State, reader *podtext.Reader) (path, message string) {
+func CheckConstraints(profile *profile.Profile, state *State) (path, message string) {
 	d, p := &profile.Constraints, state.Pod
 	grace, bounded := seconds(p.GracePeriod)
-	if !d.Fields && (d.Sleep == 0 || !bounded || grace >= d.Sleep) && (!d.Restarts || !neverRestarts(p)) && (len(d.Resources) == 0 || p.Resources.Len() == 0) {
+	if !d.Fields && (d.Sleep == 0 || !bounded || grace >= d.Sleep) && (len(d.Resources) == 0 || p.Resources.Len() == 0) {
 		return "", ""
 	}
 	// Only what comes of it tells: what is added may be merged or left out.
 	made := new(podtext.Pod)
-	if err := made.Read(reader, rawjson.Value(state.Editor.Result()).Cursor()); err != nil {
+	if err := made.ReadAgain(state.Editor.Result()); err != nil {
 		return "", "" // It cannot happen: the patch is made for a pod that was read.
 	}
 	if grace, bounded := seconds(made.GracePeriod); bounded {
 		if sleep := longestSleep(made); sleep > 0 && grace < sleep {
 			return "spec.terminationGracePeriodSeconds", fmt.Sprintf("with sidecar profile %q, a lifecycle hook sleeps for %d seconds, longer than terminationGracePeriodSeconds: %d", profile.Name, sleep, grace)
 		}
-	}
-	if neverRestarts(made) && restartsToResize(made) {
-		return "spec.restartPolicy", fmt.Sprintf("with sidecar profile %q, a container has a resizePolicy with RestartContainer, which the API server refuses with restartPolicy: Never", profile.Name)
 	}
 	for _, name := range d.Resources {
 		if most, exceeded := exceeds(made, name); exceeded {
@@ -48,8 +44,6 @@ func seconds(v rawjson.Value) (int64, bool) {
 	return n, err == nil
 }
 
-func neverRestarts(p *podtext.Pod) bool { return p.RestartPolicy.Is(string(corev1.RestartPolicyNever)) }
-
 func longestSleep(p *podtext.Pod) int64 {
 	var longest int64
 	for _, it := range p.Containers() {
@@ -61,17 +55,6 @@ func longestSleep(p *podtext.Pod) int64 {
 		}
 	}
 	return longest
-}
-
-func restartsToResize(p *podtext.Pod) bool {
-	for _, it := range p.Containers() {
-		for _, policy := range it.Text.Get("resizePolicy").Elements() {
-			if policy.Get("restartPolicy").Is(string(corev1.RestartContainer)) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // exceeds reports whether the containers need more of a resource than the pod as

@@ -36,7 +36,7 @@ func (inj *injection) mergeContainers() error {
 				}
 				continue
 			}
-			template := inj.withoutAppArmor(it.Name.Text(), rawjson.Value(raw))
+			template := rawjson.Value(raw)
 			if policy := own.Get("restartPolicy"); inj.in.Profile.Elements[l][i].IsNative && !it.IsNative && policy.Kind() == rawjson.String {
 				inj.keep(at.Member("restartPolicy").Display, fmt.Sprintf("the pod has %s, but the profile sets %q", merge.Describe(policy), corev1.ContainerRestartPolicyAlways))
 				template = merge.RemoveMembers(template, "restartPolicy", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
@@ -59,7 +59,7 @@ func (inj *injection) addToApp() error {
 		a := &inj.in.Profile.Additions[i]
 		if i > 0 {
 			// Two additions can be about one container.
-			if err := inj.now.Flush(inj.in.Reader); err != nil {
+			if err := inj.now.Flush(); err != nil {
 				return err
 			}
 		}
@@ -74,7 +74,7 @@ func (inj *injection) addToApp() error {
 					continue
 				}
 				at := merge.Path{}.Member("spec").Member(l.String()).Element(k-inj.now.Pod.Lists[l].From, merge.NameKey(name))
-				if err := inj.addTo(at, it.Text, inj.withoutAppArmor(name, inj.in.Rendered.App[i])); err != nil {
+				if err := inj.addTo(at, it.Text, inj.in.Rendered.App[i]); err != nil {
 					return err
 				}
 			}
@@ -101,44 +101,4 @@ func (inj *injection) addTo(at merge.Path, own, template rawjson.Value) error {
 		}
 	}
 	return nil
-}
-
-// withoutAppArmor returns what is added to one of the pod's own containers without an
-// AppArmor profile other than the one that the pod's annotation gives it: the
-// API server refuses a pod that says both.
-func (inj *injection) withoutAppArmor(container string, template rawjson.Value) rawjson.Value {
-	security := template.Get("securityContext")
-	profile := security.Get("appArmorProfile")
-	if profile.Kind() != rawjson.Object {
-		return template
-	}
-	annotation := inj.now.Pod.Annotations.Get(corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container)
-	if annotation == nil || annotation.Is(appArmorValue(profile)) {
-		return template
-	}
-	inj.in.Report.Step("app container", "kept", "the AppArmor profile of container "+podtext.Quote(container)+", which an annotation of the pod sets")
-	rest := merge.RemoveMembers(security, "appArmorProfile")
-	template = merge.RemoveMembers(template, "securityContext")
-	if rest.Len() == 0 {
-		return template
-	}
-	e := merge.Editor{Text: template}
-	if err := e.Add("", template, "securityContext", json.RawMessage(rest)); err != nil {
-		return template // It cannot happen: the value is the text.
-	}
-	return e.Result()
-}
-
-// appArmorValue returns what an annotation says for an AppArmor profile.
-func appArmorValue(profile rawjson.Value) string {
-	switch corev1.AppArmorProfileType(profile.Get("type").Text()) {
-	case corev1.AppArmorProfileTypeRuntimeDefault:
-		return corev1.DeprecatedAppArmorBetaProfileRuntimeDefault
-	case corev1.AppArmorProfileTypeUnconfined:
-		return corev1.DeprecatedAppArmorBetaProfileNameUnconfined
-	case corev1.AppArmorProfileTypeLocalhost:
-		return corev1.DeprecatedAppArmorBetaProfileNamePrefix + profile.Get("localhostProfile").Text()
-	default:
-		return ""
-	}
 }

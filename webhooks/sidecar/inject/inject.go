@@ -35,7 +35,6 @@ type Input struct {
 
 	Owners Owners
 	Report Reporter
-	Reader *podtext.Reader
 }
 
 // Owners finds the profiles that have added containers.
@@ -98,14 +97,14 @@ type State struct {
 
 // Flush makes the changes of the editor part of the text and reads the pod again. The
 // operations of the editor stay.
-func (s *State) Flush(reader *podtext.Reader) error {
+func (s *State) Flush() error {
 	if len(s.Editor.Splices) == 0 {
 		return nil
 	}
 	s.Text = s.Editor.Result()
 	s.Editor.Text, s.Editor.Splices = s.Text, s.Editor.Splices[:0]
 	next := new(podtext.Pod)
-	err := next.Read(reader, rawjson.Value(s.Text).Cursor())
+	err := next.ReadAgain(s.Text)
 	if err == nil {
 		// The status is that of the pod as it came, whatever has been done since.
 		next.StatusAnnotation = s.Pod.StatusAnnotation

@@ -66,7 +66,7 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 		return nil
 	}
 	// Two shares can be about one container.
-	if err := inj.now.Flush(inj.in.Reader); err != nil {
+	if err := inj.now.Flush(); err != nil {
 		return err
 	}
 	m.Editor = &inj.now.Editor

@@ -6,10 +6,10 @@ import (
 	"path"
 	"reflect"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
@@ -98,23 +98,39 @@ func newElementIndex(list rawjson.Value, r *Rule) elementIndex {
 }
 
 // ReadQuantity reads a quantity, which may be a string or a number. It returns false for
-// one that is longer than any real one: comparing quantities with a huge exponent takes
-// minutes.
+// one that takes minutes to compare.
 func ReadQuantity(v rawjson.Value) (resource.Quantity, bool) {
-	const longest = 24
 	text := v.Text()
 	if v.Kind() == rawjson.Number {
 		text = string(v)
 	}
-	if len(text) > longest || hasHugeExponent(text) {
+	if celvalue.IsHugeQuantity(text) {
 		return resource.Quantity{}, false
 	}
 	q, err := resource.ParseQuantity(text)
 	return q, err == nil
 }
 
-// hasHugeExponent reports whether a number has an exponent of more than two digits.
-func hasHugeExponent(text string) bool {
-	i := strings.IndexAny(text, "eE")
-	return i >= 0 && len(strings.TrimLeft(text[i+1:], "+-")) > 2
+// HasHugeQuantity reports whether something in a value, if it is a quantity, takes minutes to compare.
+func HasHugeQuantity(v rawjson.Value) bool {
+	switch v.Kind() {
+	case rawjson.String:
+		return celvalue.IsHugeQuantity(v.Text())
+	case rawjson.Number:
+		return celvalue.IsHugeQuantity(string(v))
+	case rawjson.Object:
+		for _, value := range v.Members() {
+			if HasHugeQuantity(value) {
+				return true
+			}
+		}
+	case rawjson.Array:
+		for _, element := range v.Elements() {
+			if HasHugeQuantity(element) {
+				return true
+			}
+		}
+	case rawjson.Invalid, rawjson.Null, rawjson.Bool:
+	}
+	return false
 }

@@ -260,9 +260,9 @@ func (m *Merger) noteAdded(fieldPath string, value rawjson.Value, r *Rule) {
 // Record is what reverting a merge needs beside what was added.
 type Record struct {
 	// Created are the field paths of what was made for what was put into it.
-	Created []string `json:"created"`
+	Created []string `json:"created,omitempty"`
 	// Originals are what stood, by field path, where something else was put.
-	Originals map[string]json.RawMessage `json:"originals"`
+	Originals map[string]json.RawMessage `json:"originals,omitempty"`
 }
 
 // NoteOriginal notes what stood where something else is put. What was noted first is

@@ -50,6 +50,8 @@ type Pod struct {
 	Lists     [EphemeralContainers + 1]ListText
 	Elements  []Element
 	specError error
+	// isUnique says that no object has a member twice.
+	isUnique bool
 }
 
 // ListText is one list of the spec: its text, and the range of its elements in those of
@@ -79,75 +81,72 @@ func (p *Pod) Find(l List, name string) int {
 	return -1
 }
 
-// Reader reads the text of a pod in one pass.
-type Reader struct {
-	rawjson.Cursor
-	// seen has the members of the objects that are being read, by depth.
-	seen [depths]memberNames
-}
-
-// The depths of the objects that are looked into.
-const (
-	atRoot   = iota
-	inRoot   // metadata, spec
-	inMember // metadata.annotations, metadata.labels, elements of the lists of spec
-	depths
-)
-
 // Trim returns a JSON text without the space around it, as a rawjson.Value has to
 // be.
 func Trim(text []byte) []byte { return bytes.Trim(text, " \n\t\r") }
 
 // Parse is Read for a text that may not be JSON, or have space around it.
-func (p *Pod) Parse(r *Reader, text []byte) error {
+func (p *Pod) Parse(text []byte) error {
 	value, err := rawjson.Parse(text)
 	if err != nil {
 		return fmt.Errorf("the object: %w", err)
 	}
-	return p.Read(r, value.Cursor())
+	return p.Read(value.Cursor())
 }
 
 // Read reads the text of a pod in one pass. It returns an error for a text that is not a
-// pod, or is ambiguous. Errors in the spec matter only for pods that a profile selects:
-// SpecError returns them.
-func (p *Pod) Read(r *Reader, text rawjson.Cursor) error {
+// pod, or is ambiguous: decoders differ in which of two members of one name they take.
+// Errors in the spec matter only for pods that a profile selects: SpecError returns them.
+func (p *Pod) Read(text rawjson.Cursor) error {
 	if kind := text.Kind(); kind != rawjson.Object {
 		return fmt.Errorf("the object is %s, not a pod", kind)
 	}
-	r.Cursor = text
-	return p.readMembers(r, atRoot, "the object", (*Pod).readRootMember)
+	p.isUnique = p.isUnique || text.IsUnique()
+	_, err := p.readMembers(&text, "the object", (*Pod).readRootMember)
+	return err
+}
+
+// ReadAgain is Read for the text of a pod that was read, as profiles have changed it since:
+// they add no member twice.
+func (p *Pod) ReadAgain(text rawjson.Value) error {
+	p.isUnique = true
+	return p.Read(text.Cursor())
 }
 
 // readMembers reads an object with a function that gets the name of each member and
-// reads its value.
-func (p *Pod) readMembers(r *Reader, depth int, path string, read func(*Pod, *Reader, rawjson.Value) error) error {
-	seen := &r.seen[depth]
+// reads its value. It returns the text of the object.
+func (p *Pod) readMembers(r *rawjson.Cursor, path string, read func(*Pod, *rawjson.Cursor, rawjson.Value) error) (rawjson.Value, error) {
+	start := r.At()
 	for r.Enter(); r.Next(); {
-		name := r.PlainName()
-		if !r.IsUnique() {
-			if err := seen.add(name); err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-		}
-		if err := read(p, r, name); err != nil {
-			return err
+		if err := read(p, r, r.PlainName()); err != nil {
+			return nil, err
 		}
 	}
-	seen.clear()
+	text := r.Since(start)
+	if err := p.checkUnique(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return text, nil
+}
+
+func (p *Pod) checkUnique(object rawjson.Value) error {
+	if p.isUnique {
+		return nil
+	}
+	if key, twice := object.DuplicateKey(); twice {
+		return &rawjson.DuplicateKeyError{Key: key}
+	}
 	return nil
 }
 
 // readObject reads an object like readMembers and stores its text. Null stands for an
 // absent object, as everywhere in the API, but is stored: what is added replaces it.
-func (p *Pod) readObject(into *rawjson.Value, r *Reader, depth int, path string, read func(*Pod, *Reader, rawjson.Value) error) error {
+func (p *Pod) readObject(into *rawjson.Value, r *rawjson.Cursor, path string, read func(*Pod, *rawjson.Cursor, rawjson.Value) error) error {
 	switch kind := r.Kind(); kind {
 	case rawjson.Object:
-		start := r.At()
-		if err := p.readMembers(r, depth, path, read); err != nil {
-			return err
-		}
-		*into = r.Since(start)
-		return nil
+		var err error
+		*into, err = p.readMembers(r, path, read)
+		return err
 	case rawjson.Null:
 		*into = r.Skip()
 		return nil
@@ -156,7 +155,7 @@ func (p *Pod) readObject(into *rawjson.Value, r *Reader, depth int, path string,
 	}
 }
 
-func (p *Pod) readRootMember(r *Reader, name rawjson.Value) error {
+func (p *Pod) readRootMember(r *rawjson.Cursor, name rawjson.Value) error {
 	switch string(name) {
 	case `"kind"`:
 		if !r.Skip().Is("Pod") {
@@ -167,21 +166,21 @@ func (p *Pod) readRootMember(r *Reader, name rawjson.Value) error {
 			return errors.New("the object is not of apiVersion v1")
 		}
 	case `"metadata"`:
-		return p.readObject(&p.Metadata, r, inRoot, "metadata", (*Pod).readMetadataMember)
+		return p.readObject(&p.Metadata, r, "metadata", (*Pod).readMetadataMember)
 	case `"spec"`:
-		return p.readObject(&p.Spec, r, inRoot, "spec", (*Pod).readSpecMember)
+		return p.readObject(&p.Spec, r, "spec", (*Pod).readSpecMember)
 	default:
 		r.Skip()
 	}
 	return nil
 }
 
-func (p *Pod) readMetadataMember(r *Reader, name rawjson.Value) error {
+func (p *Pod) readMetadataMember(r *rawjson.Cursor, name rawjson.Value) error {
 	switch string(name) {
 	case `"annotations"`:
-		return p.readObject(&p.Annotations, r, inMember, "metadata.annotations", (*Pod).readAnnotation)
+		return p.readObject(&p.Annotations, r, "metadata.annotations", (*Pod).readAnnotation)
 	case `"labels"`:
-		return p.readObject(&p.Labels, r, inMember, "metadata.labels", (*Pod).readLabel)
+		return p.readObject(&p.Labels, r, "metadata.labels", (*Pod).readLabel)
 	case `"name"`:
 		p.name = r.Skip()
 	case `"generateName"`:
@@ -194,7 +193,7 @@ func (p *Pod) readMetadataMember(r *Reader, name rawjson.Value) error {
 	return nil
 }
 
-func (p *Pod) readAnnotation(r *Reader, name rawjson.Value) error {
+func (p *Pod) readAnnotation(r *rawjson.Cursor, name rawjson.Value) error {
 	value := r.Skip()
 	switch string(name) {
 	case `"` + v1alpha1.InjectAnnotation + `"`:
@@ -213,13 +212,13 @@ func (p *Pod) readAnnotation(r *Reader, name rawjson.Value) error {
 	return nil
 }
 
-func (p *Pod) readLabel(r *Reader, name rawjson.Value) error {
+func (p *Pod) readLabel(r *rawjson.Cursor, name rawjson.Value) error {
 	p.HasGatehouseNames = p.HasGatehouseNames || bytes.Contains(name, []byte(Domain))
 	r.Skip()
 	return nil
 }
 
-func (p *Pod) readSpecMember(r *Reader, name rawjson.Value) error {
+func (p *Pod) readSpecMember(r *rawjson.Cursor, name rawjson.Value) error {
 	switch string(name) {
 	case `"initContainers"`:
 		p.readList(r, InitContainers)
@@ -250,7 +249,7 @@ func (p *Pod) readSpecMember(r *Reader, name rawjson.Value) error {
 	return nil
 }
 
-func (p *Pod) readList(r *Reader, l List) {
+func (p *Pod) readList(r *rawjson.Cursor, l List) {
 	into := &p.Lists[l]
 	into.From, into.To = len(p.Elements), len(p.Elements)
 	if kind := r.Kind(); kind != rawjson.Array {
@@ -275,7 +274,7 @@ func (p *Pod) readList(r *Reader, l List) {
 
 // readElement reads a container or volume to its end, whatever is wrong with it.
 // Errors start with the rest of their path.
-func (p *Pod) readElement(r *Reader, l List) error {
+func (p *Pod) readElement(r *rawjson.Cursor, l List) error {
 	if kind := r.Kind(); kind != rawjson.Object {
 		r.Skip()
 		return fmt.Errorf(" is %s, not an object", kind)
@@ -283,15 +282,10 @@ func (p *Pod) readElement(r *Reader, l List) error {
 	var (
 		it       Element
 		security rawjson.Value
-		dup      error
 		start    = r.At()
-		seen     = &r.seen[inMember]
 	)
 	for r.Enter(); r.Next(); {
 		name := r.PlainName()
-		if dup == nil && !r.IsUnique() {
-			dup = seen.add(name)
-		}
 		value := r.Skip()
 		switch string(name) {
 		case `"name"`:
@@ -304,11 +298,10 @@ func (p *Pod) readElement(r *Reader, l List) error {
 			security = value
 		}
 	}
-	seen.clear()
 	it.Text = r.Since(start)
 	p.Elements = append(p.Elements, it)
-	if dup != nil {
-		return fmt.Errorf(": %w", dup)
+	if err := p.checkUnique(it.Text); err != nil {
+		return fmt.Errorf(": %w", err)
 	}
 	if err := p.noteHostProcess(security); err != nil {
 		return fmt.Errorf(".securityContext%w", err)
@@ -441,26 +434,19 @@ func ListNamed(name string) (List, bool) {
 	return 0, false
 }
 
-// Buffer is the memory that reading a pod needs. It can be used again after Clear.
-type Buffer struct {
-	Pod    Pod
-	Reader Reader
-}
-
-// maxKeptElements bounds the memory that a Buffer keeps. A pod of 60 KB has 5 to 40
+// maxKeptElements bounds the memory that a Pod keeps. A pod of 60 KB has 5 to 40
 // containers and volumes.
 const maxKeptElements = 128
 
-// Clear removes every reference to the pod. It keeps the memory of the elements, but
+// Clear removes every reference to the text. It keeps the memory of the elements, but
 // not that of a large pod's.
-func (b *Buffer) Clear() {
-	elements := b.Pod.Elements
+func (p *Pod) Clear() {
+	elements := p.Elements
 	clear(elements)
 	if cap(elements) > maxKeptElements {
 		elements = nil
 	}
-	*b = Buffer{}
-	b.Pod.Elements = elements[:0]
+	*p = Pod{Elements: elements[:0]}
 }
 
 // WorkloadName returns the name of the workload that owns the pod, without what

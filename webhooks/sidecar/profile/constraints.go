@@ -15,9 +15,6 @@ type Constraints struct {
 	// Sleep is the longest sleep of a hook, in seconds, which the pod's grace
 	// period must not be shorter than.
 	Sleep int64
-	// Restarts is true if a container is restarted to be resized, which the API server
-	// refuses for restartPolicy: Never.
-	Restarts bool
 	// Resources are the names of the resources that the profile sets. The sum of all
 	// containers must not exceed what the pod has as a whole.
 	Resources []string
@@ -43,16 +40,13 @@ func (t *sample) constraints() Constraints {
 				}
 			}
 		}
-		d.Restarts = d.Restarts || slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
-			return p.RestartPolicy != corev1.NotRequired
-		})
 		note(c.Resources)
 	}
 	if t.spec.Resources != nil {
 		note(*t.spec.Resources)
 	}
 	d.Resources = slices.Sorted(maps.Keys(names))
-	d.Fields = t.spec.Resources != nil || t.spec.RestartPolicy != "" || t.spec.TerminationGracePeriodSeconds != nil
+	d.Fields = t.spec.Resources != nil || t.spec.TerminationGracePeriodSeconds != nil
 	return d
 }
 

@@ -35,9 +35,8 @@ type Rendered struct {
 type Part struct {
 	Raw json.RawMessage
 	// Value is raw as the value of a patch operation, boxed once.
-	Value  any
-	Ports  podtext.Ports
-	Volume *corev1.Volume
+	Value any
+	Ports podtext.Ports
 }
 
 // renderFixed renders what is the same for every pod, once.
@@ -97,13 +96,10 @@ func (p *Profile) Render(render func(*template.Tree) ([]byte, error)) (*Rendered
 				return nil, err
 			}
 			made := Part{Raw: raw, Value: json.RawMessage(raw)}
-			if l == podtext.Volumes {
-				made.Volume = new(corev1.Volume)
-				if err := decode(raw, made.Volume); err != nil {
-					return nil, fmt.Errorf("volume %q: %w", e.Name, err)
+			if l != podtext.Volumes {
+				if made.Ports, err = podtext.ReadPorts(raw, e.Name); err != nil {
+					return nil, fmt.Errorf("container %q: %w", e.Name, err)
 				}
-			} else if made.Ports, err = podtext.ReadPorts(raw, e.Name); err != nil {
-				return nil, fmt.Errorf("container %q: %w", e.Name, err)
 			}
 			r.HasPorts = r.HasPorts || e.RunsWithOthers(l) && len(made.Ports) > 0
 			r.Elements[l] = append(r.Elements[l], made)

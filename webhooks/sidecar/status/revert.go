@@ -18,9 +18,9 @@ const (
 	separator    = "\x00" // stands in no name, and in no value that is a key
 )
 
-// fewBranches is how many branches are looked at one after the other. A status
-// that nobody but an attacker has written can have thousands.
-const fewBranches = 16
+// mostKeySorts is how many sorts of keys the elements of one list are looked up by. No list has
+// more than one, unless an attacker has written the status.
+const mostKeySorts = 16
 
 // elementKey is what the token of a field path says about an element of a list: the
 // members that are looked at, and what they must be.
@@ -86,7 +86,7 @@ type Undo struct {
 	// it.
 	original json.RawMessage
 	below    []branch
-	index    map[string]int // of below by token, nil for few
+	index    map[string]int // of below, by token
 	// done says that what is to be done here was possible.
 	done bool
 }
@@ -101,40 +101,25 @@ type branch struct {
 
 func (u *Undo) at(fieldPath string) *Undo {
 	for token := range strings.SplitSeq(strings.TrimPrefix(fieldPath, "/"), "/") {
-		i, ok := u.find(token)
+		i, ok := u.index[token]
 		if !ok {
+			if u.index == nil {
+				u.index = make(map[string]int)
+			}
 			i = len(u.below)
 			u.below = append(u.below, branch{token, merge.Unescape(token), parseElementKey(token), new(Undo)})
-			if u.index != nil {
-				u.index[token] = i
-			}
+			u.index[token] = i
 		}
 		u = u.below[i].Undo
 	}
 	return u
 }
 
-// find returns the index of the branch with a token.
-func (u *Undo) find(token string) (int, bool) {
-	if len(u.below) <= fewBranches {
-		i := slices.IndexFunc(u.below, func(b branch) bool { return b.token == token })
-		return i, i >= 0
-	}
-	if u.index == nil {
-		u.index = make(map[string]int, 2*len(u.below))
-		for i := range u.below {
-			u.index[u.below[i].token] = i
-		}
-	}
-	i, ok := u.index[token]
-	return i, ok
-}
-
 // Found reports whether there was something at the end of a field path of this tree when
 // it was reverted.
 func (u *Undo) Found(fieldPath string) bool {
 	for token := range strings.SplitSeq(strings.TrimPrefix(fieldPath, "/"), "/") {
-		i, ok := u.find(token)
+		i, ok := u.index[token]
 		if !ok {
 			return u.remove && u.done
 		}
@@ -145,10 +130,7 @@ func (u *Undo) Found(fieldPath string) bool {
 
 // member returns the index of the branch of a member of an object, or -1.
 func (u *Undo) member(name rawjson.Value) int {
-	if len(u.below) <= fewBranches {
-		return slices.IndexFunc(u.below, func(b branch) bool { return name.Is(b.name) })
-	}
-	if i, ok := u.find(merge.Escape(name.Text())); ok {
+	if i, ok := u.index[merge.Escape(name.Text())]; ok {
 		return i
 	}
 	return -1
@@ -164,8 +146,8 @@ func (u *Undo) elements() func(element rawjson.Value) int {
 			continue
 		}
 		if byNames[m.names] == nil {
-			if len(byNames) == fewBranches {
-				continue // No list has that many sorts of keys.
+			if len(byNames) == mostKeySorts {
+				continue
 			}
 			byNames[m.names] = make(map[string]int)
 		}
@@ -182,64 +164,51 @@ func (u *Undo) elements() func(element rawjson.Value) int {
 	}
 }
 
-// Operations are those of a JSON patch. Nil takes none.
-type Operations struct{ All []jsonpatch.Operation }
-
-func (o *Operations) note(operation, path string, value any) {
-	if o != nil {
-		o.All = append(o.All, jsonpatch.Operation{Operation: operation, Path: path, Value: value})
-	}
-}
-
-// below returns the path of what is inside, and empty for nobody.
-func (o *Operations) below(path, token string) string {
-	if o == nil {
-		return ""
-	}
-	return path + "/" + token
-}
-
-// Revert writes the value without what is to be taken out, and notes the
-// operations that do the same. It returns false if nothing is left that anybody
-// else has put there.
-func (u *Undo) Revert(dst []byte, v rawjson.Value, path string, o *Operations) ([]byte, bool) {
+// Revert writes the value without what is to be taken out, and returns the operations of a JSON
+// patch that do the same. It returns false if nothing is left that anybody else has put there.
+func (u *Undo) Revert(dst []byte, v rawjson.Value, path string) (out []byte, operations []jsonpatch.Operation, keep bool) {
 	u.done = true
-	if u.original != nil && !u.created {
-		o.note("replace", path, u.original)
-		return append(dst, u.original...), true
-	}
-	if u.remove {
-		return dst, false
+	switch {
+	case u.original != nil && !u.created:
+		return append(dst, u.original...), u.restored(path), true
+	case u.remove:
+		return dst, nil, false
 	}
 	start, left := len(dst), 0
-	inside := o
-	if o != nil {
-		inside = new(Operations)
-	}
 	switch v.Kind() {
 	case rawjson.Object:
-		dst, left = u.revertObject(dst, v, path, inside)
+		dst, operations, left = u.revertObject(dst, v, path)
 	case rawjson.Array:
-		dst, left = u.revertArray(dst, v, path, inside)
+		dst, operations, left = u.revertArray(dst, v, path)
 	case rawjson.Invalid, rawjson.Null, rawjson.Bool, rawjson.Number, rawjson.String:
-		return append(dst, v...), true
+		return append(dst, v...), nil, true
 	}
 	switch {
 	case left > 0 || !u.created:
-		if o != nil {
-			o.All = append(o.All, inside.All...)
-		}
-		return dst, true
+		return dst, operations, true
 	case u.original == nil:
-		return dst[:start], false
+		return dst[:start], nil, false
 	default:
-		o.note("replace", path, u.original)
-		return append(dst[:start], u.original...), true
+		return append(dst[:start], u.original...), u.restored(path), true
 	}
 }
 
-func (u *Undo) revertObject(dst []byte, v rawjson.Value, path string, o *Operations) ([]byte, int) {
+func (u *Undo) restored(path string) []jsonpatch.Operation {
+	return []jsonpatch.Operation{{Operation: "replace", Path: path, Value: u.original}}
+}
+
+// revertBelow reverts what is at a path inside.
+func (u *Undo) revertBelow(dst []byte, v rawjson.Value, path string) (out []byte, operations []jsonpatch.Operation, keep bool) {
+	out, operations, keep = u.Revert(dst, v, path)
+	if !keep {
+		operations = []jsonpatch.Operation{{Operation: "remove", Path: path}}
+	}
+	return out, operations, keep
+}
+
+func (u *Undo) revertObject(dst []byte, v rawjson.Value, path string) ([]byte, []jsonpatch.Operation, int) {
 	dst = append(dst, '{')
+	var all []jsonpatch.Operation
 	left := 0
 	for name, value := range v.Members() {
 		at := len(dst)
@@ -253,21 +222,22 @@ func (u *Undo) revertObject(dst []byte, v rawjson.Value, path string, o *Operati
 			left++
 			continue
 		}
-		below, keep := o.below(path, merge.Escape(u.below[i].name)), false
-		if dst, keep = u.below[i].Revert(dst, value, below, o); keep {
+		out, operations, keep := u.below[i].revertBelow(dst, value, path+"/"+merge.Escape(u.below[i].name))
+		all = append(all, operations...)
+		if keep {
 			left++
-			continue
+		} else {
+			out = out[:at]
 		}
-		dst = dst[:at]
-		o.note("remove", below, nil)
+		dst = out
 	}
-	return append(dst, '}'), left
+	return append(dst, '}'), all, left
 }
 
-// revertArray notes its operations from the last element to the first, so that
+// revertArray returns its operations from the last element to the first, so that
 // the indexes of those to come still hold.
-func (u *Undo) revertArray(dst []byte, v rawjson.Value, path string, o *Operations) ([]byte, int) {
-	var each []Operations
+func (u *Undo) revertArray(dst []byte, v rawjson.Value, path string) ([]byte, []jsonpatch.Operation, int) {
+	var each [][]jsonpatch.Operation
 	dst = append(dst, '[')
 	left := 0
 	branch := u.elements()
@@ -282,25 +252,17 @@ func (u *Undo) revertArray(dst []byte, v rawjson.Value, path string, o *Operatio
 			left++
 			continue
 		}
-		var one *Operations
-		if o != nil {
-			one = new(Operations)
-		}
-		below, keep := o.below(path, strconv.Itoa(index)), false
-		if dst, keep = u.below[i].Revert(dst, value, below, one); keep {
+		out, operations, keep := u.below[i].revertBelow(dst, value, path+"/"+strconv.Itoa(index))
+		each = append(each, operations)
+		if keep {
 			left++
 		} else {
-			dst = dst[:at]
-			one.note("remove", below, nil)
+			out = out[:at]
 		}
-		if one != nil {
-			each = append(each, *one)
-		}
+		dst = out
 	}
-	for _, one := range slices.Backward(each) {
-		o.All = append(o.All, one.All...)
-	}
-	return append(dst, ']'), left
+	slices.Reverse(each)
+	return append(dst, ']'), slices.Concat(each...), left
 }
 
 // NotFound returns the field paths at whose end nothing was found.

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
@@ -29,17 +28,17 @@ type Status struct {
 type Entry struct {
 	Name           string   `json:"name"`
 	Revision       string   `json:"revision"`
-	InitContainers []string `json:"initContainers"`
-	Containers     []string `json:"containers"`
-	Volumes        []string `json:"volumes"`
+	InitContainers []string `json:"initContainers,omitempty"`
+	Containers     []string `json:"containers,omitempty"`
+	Volumes        []string `json:"volumes,omitempty"`
 	// Reused are volumes that the profile uses and the pod already had.
-	Reused []string `json:"reusedVolumes"`
+	Reused []string `json:"reusedVolumes,omitempty"`
 	// Merged and Replaced are containers of the pod's own that have the name of
 	// one of the template's.
-	Merged   []string `json:"mergedContainers"`
-	Replaced []string `json:"replacedContainers"`
+	Merged   []string `json:"mergedContainers,omitempty"`
+	Replaced []string `json:"replacedContainers,omitempty"`
 	// Added are the field paths of everything else.
-	Added []string `json:"added"`
+	Added []string `json:"added,omitempty"`
 }
 
 // IsEmpty reports whether the entry lists nothing.
@@ -229,53 +228,11 @@ func (s *Status) Undo() *Undo {
 // no list that is empty.
 func (s *Status) Marshal() string {
 	slices.SortFunc(s.Profiles, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
-	const usual = 512
-	dst := append(make([]byte, 0, usual), `{"profiles":[`...)
-	for i := range s.Profiles {
-		e := &s.Profiles[i]
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, `{"name":`...)
-		dst = rawjson.AppendString(dst, e.Name)
-		dst = append(dst, `,"revision":`...)
-		dst = rawjson.AppendString(dst, e.Revision)
-		dst = appendStrings(dst, `,"initContainers":`, e.InitContainers)
-		dst = appendStrings(dst, `,"containers":`, e.Containers)
-		dst = appendStrings(dst, `,"volumes":`, e.Volumes)
-		dst = appendStrings(dst, `,"reusedVolumes":`, e.Reused)
-		dst = appendStrings(dst, `,"mergedContainers":`, e.Merged)
-		dst = appendStrings(dst, `,"replacedContainers":`, e.Replaced)
-		dst = appendStrings(dst, `,"added":`, e.Added)
-		dst = append(dst, '}')
-	}
-	dst = append(dst, ']')
 	slices.Sort(s.Created)
-	dst = appendStrings(dst, `,"created":`, slices.Compact(s.Created))
-	if len(s.Originals) > 0 {
-		dst = append(dst, `,"originals":{`...)
-		for i, fieldPath := range slices.Sorted(maps.Keys(s.Originals)) {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = rawjson.AppendString(dst, fieldPath)
-			dst = append(append(dst, ':'), s.Originals[fieldPath]...)
-		}
-		dst = append(dst, '}')
-	}
-	return string(append(dst, '}'))
-}
-
-func appendStrings(dst []byte, key string, texts []string) []byte {
-	if len(texts) == 0 {
-		return dst
-	}
-	dst = append(append(dst, key...), '[')
-	for i, text := range texts {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = rawjson.AppendString(dst, text)
-	}
-	return append(dst, ']')
+	s.Created = slices.Compact(s.Created)
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // field paths have &
+	_ = encoder.Encode(s)        // texts, and JSON that was read, can be encoded
+	return strings.TrimSuffix(text.String(), "\n")
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
 
@@ -144,12 +145,8 @@ func readBound(kind v1alpha1.ParameterType, text string) (bound, bool) {
 	return b, ok && err == nil
 }
 
-// exponent is one that is too large: apimachinery accepts 1e2147483647, and then
-// needs years to compare it.
-var exponent = regexp.MustCompile(`[eE][+-]?\d{3,}`)
-
 func parseQuantity(text string) (resource.Quantity, bool) {
-	if len(text) > maxWordLength || exponent.MatchString(text) {
+	if len(text) > maxWordLength || celvalue.IsHugeQuantity(text) {
 		return resource.Quantity{}, false
 	}
 	q, err := resource.ParseQuantity(text)
