@@ -327,7 +327,7 @@ func (m *managed) hang(t *testing.T) (goOn func()) {
 // rights in it and no more.
 func (m *managed) install(t *testing.T) {
 	t.Helper()
-	printed, err := gatehouse.Run(t.Context(), "manifests", "--certificates", "cert-manager", "--rights", "--part", "rights,certificates",
+	printed, err := gatehouse.Run(t.Context(), "manifests", "--certificates", "cert-manager", "--part", "rights,certificates",
 		"--name", m.name, "--namespace", m.name, "--service", m.name+"/"+service)
 	must(t, err)
 	kubectl := m.Kubectl(t.Context(), "apply", "-f", "-")

@@ -33,7 +33,6 @@ type manifestsFlags struct {
 	countPods, logouts, audit bool
 	cluster                   cli.ClusterFlags
 	parts                     []string
-	rights                    bool
 	serviceAccount            string
 	clientCert, clientKey     string
 	// kubeconfigPath is the path of the kubeconfig on the hosts of kube-apiserver.
@@ -58,11 +57,10 @@ injection, and pods and workloads for validation.
 Certificates: give --ca-file, the CA of the serving certificate, or --certificates.
 With --certificates self-signed, Gatehouse has its own CA in a Secret and writes it into
 the webhook configurations. With --certificates cert-manager, cert-manager does both,
-and the objects that it needs are printed too. With self-signed, and with --rights for
-cert-manager, manifests also prints the ServiceAccount and roles of Gatehouse, with the
-reason for each permission, and the command line of serve. Where Gatehouse writes into
-its webhook configurations, it also prints a ValidatingAdmissionPolicy that limits
-these writes.
+and the objects that it needs are printed too. With --certificates, manifests also prints the
+ServiceAccount and roles of Gatehouse, with the reason for each permission, and the
+command line of serve. Where Gatehouse writes into its webhook configurations, it also
+prints a ValidatingAdmissionPolicy that limits these writes.
 
 With --custom-resources, Gatehouse's custom resources are registered, so that invalid
 ones are rejected. The status of a policy says if the API server does not send what it
@@ -119,7 +117,6 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVar(&f.service, "service", "", "Service of Gatehouse, NAMESPACE/NAME[:PORT] (default port 443)")
 	flags.StringVar(&f.caFile, "ca-file", "", "file of the CAs that verify the serving certificate, in PEM")
 	flags.StringVar(&f.certificates, "certificates", "", "issuer of the serving certificate, which also fills in its CA, in place of --ca-file: "+cli.OrList(certificateSources()))
-	flags.BoolVar(&f.rights, "rights", false, "also print the ServiceAccount of Gatehouse and its roles, to read the certificate of cert-manager from the API (always with --certificates self-signed)")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "existing ServiceAccount of Gatehouse (default: one with the name of the objects, which is printed)")
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents to register (without it, pods and workloads)")
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
@@ -216,7 +213,7 @@ func (f *manifestsFlags) forAdmission() ([]byte, []string, error) {
 	o := registration.Options{
 		Name: f.name, ExcludeNamespaces: f.excludeNamespaces,
 		CustomResources: f.customResources, CountPods: f.countPods, Logouts: f.logouts, Managed: f.managed,
-		SelfSigned: f.certificates == selfSigned, Rights: f.rights, ServiceAccount: f.serviceAccount,
+		SelfSigned: f.certificates == selfSigned, ServiceAccount: f.serviceAccount,
 	}
 	if err := f.check(&o); err != nil {
 		return nil, nil, err
@@ -314,13 +311,12 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	case f.certificates == "" && f.caFile == "":
 		problems.Add(true, "the CA is missing (hint: --ca-file, or --certificates %s)", cli.OrList(certificateSources()))
 	}
-	problems.Add(f.rights && f.certificates == "", "--rights needs --certificates: with --ca-file somebody else renews the certificate and says whom to trust")
 	problems.Add(f.countPods && !f.customResources, "--count-pods needs --custom-resources: it is about the status of SidecarProfiles")
 	problems.Add(f.logouts && !f.customResources, "--back-channel-logout needs --custom-resources: logouts are stored as TokenRevocations")
 	problems.Add(f.managed && !f.customResources, "--manage-registration needs --custom-resources: the replica that writes their status writes the rules")
 	problems.Add(f.managed && f.config != "", "--manage-registration and --config exclude each other: Gatehouse writes the rules")
-	problems.Add(f.serviceAccount != "" && !f.rights && !f.customResources && f.certificates != selfSigned,
-		"--service-account needs --rights, --custom-resources or --certificates %s: without, no rights are printed", selfSigned)
+	problems.Add(f.serviceAccount != "" && !f.customResources && f.certificates == "",
+		"--service-account needs --custom-resources or --certificates: without, no rights are printed")
 	for _, name := range f.parts {
 		if !slices.Contains(partNames(), name) {
 			problems = append(problems, notOneOf("part", name, partNames()))

@@ -16,7 +16,6 @@ import (
 
 // auditRights returns the rights of audits as text, and notes.
 func (f *manifestsFlags) auditRights(ctx context.Context) (text []byte, notes []string, err error) {
-	o := registration.AuditOptions{Name: f.name, Namespace: cmp.Or(f.namespace, install.DefaultNamespace), ServiceAccount: f.serviceAccount}
 	from := "the active policies of the cluster"
 	c, served, err := f.audited(ctx)
 	if err != nil {
@@ -31,11 +30,15 @@ func (f *manifestsFlags) auditRights(ctx context.Context) (text []byte, notes []
 	if resolve.Deciding(c) == 0 {
 		return nil, nil, fmt.Errorf("nothing is audited: 0 of %s decide, and 0 profiles (hint: --config DIR or --context NAME; a policy needs validationActions or a binding)", from)
 	}
-	o.Rules = audit.Rights(c, served)
+	names := registration.Options{Name: f.name, Namespace: cmp.Or(f.namespace, install.DefaultNamespace), ServiceAccount: f.serviceAccount}
+	rights, err := registration.ForAudit(names, audit.Rights(c, served))
+	if err != nil {
+		return nil, nil, err
+	}
 	if served == nil {
 		notes = append(notes, "what policies match by wildcards is left out (hint: --context NAME, to ask the API server what it serves)")
 	}
-	text, err = registration.YAML(fmt.Sprintf(`Made by "gatehouse manifests --audit" from %s, for "gatehouse serve --audit-every 1h".`, from), registration.ForAudit(o))
+	text, err = registration.YAML(fmt.Sprintf(`Made by "gatehouse manifests --audit" from %s, for "gatehouse serve --audit-every 1h".`, from), []registration.Document{rights})
 	return text, notes, err
 }
 

@@ -2,21 +2,20 @@ package registration
 
 import (
 	"bytes"
-	"encoding/json"
+	_ "embed" // for the templates
 	"slices"
 	"strings"
+	"text/template"
 
 	"sigs.k8s.io/yaml"
 )
 
-// Document is one document that was made.
+// Document is one document, or what a template made of several.
 type Document struct {
-	comment string // for people, may have several lines
-	object  any
-	// reasons are comments for people too: of a role one for each of its rules, nil
-	// of everything else.
-	reasons []string
-	part    Part
+	part Part
+	// text is YAML with comments, and object what is to become YAML, under the comment, if there is no text.
+	text, comment string
+	object        any
 }
 
 // Part is a group of documents of which an installation has its own place for
@@ -51,6 +50,26 @@ func Only(documents []Document, parts ...Part) []Document {
 	return some
 }
 
+//go:embed documents.yaml.tmpl
+var templates string
+
+// render makes the documents of a part by a template.
+func render(part Part, name string, facts any) (Document, error) {
+	all, err := template.New("").Funcs(template.FuncMap{
+		"quoted": func(list []string) string { return `"` + strings.Join(list, `", "`) + `"` },
+		"yaml": func(value any) (string, error) {
+			text, err := yaml.Marshal(value)
+			return strings.TrimSuffix(string(text), "\n"), err
+		},
+	}).Parse(templates)
+	if err != nil {
+		return Document{}, err
+	}
+	var out strings.Builder
+	err = all.ExecuteTemplate(&out, name, facts)
+	return Document{part: part, text: strings.TrimPrefix(out.String(), "---\n")}, err
+}
+
 // YAML writes the documents as a YAML stream, with their comments, under a
 // header comment.
 func YAML(header string, documents []Document) ([]byte, error) {
@@ -60,36 +79,18 @@ func YAML(header string, documents []Document) ([]byte, error) {
 		if i > 0 || header != "" {
 			out.WriteString("---\n")
 		}
+		if d.text != "" {
+			out.WriteString(d.text)
+			continue
+		}
 		writeComment(&out, d.comment)
-		raw, err := json.Marshal(d.object)
+		text, err := yaml.Marshal(d.object)
 		if err != nil {
 			return nil, err
 		}
-		var value map[string]any
-		if err := json.Unmarshal(raw, &value); err != nil {
-			return nil, err
-		}
-		delete(value, "status") // what a server fills in
-		delete(value, "preferences")
-		text, err := yaml.Marshal(value)
-		if err != nil {
-			return nil, err
-		}
-		writeCommented(&out, string(text), d.reasons)
+		out.Write(text)
 	}
 	return out.Bytes(), nil
-}
-
-// writeCommented writes a document with a comment in front of each of its rules.
-func writeCommented(out *bytes.Buffer, text string, reasons []string) {
-	const rule = "- apiGroups:" // the first field of each, and of nothing else in a role
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, rule) && len(reasons) > 0 {
-			writeComment(out, reasons[0])
-			reasons = reasons[1:]
-		}
-		out.WriteString(line)
-	}
 }
 
 func writeComment(out *bytes.Buffer, comment string) {

@@ -7,7 +7,6 @@ import (
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 )
@@ -41,34 +40,11 @@ func Kubeconfig(o KubeconfigOptions) (Document, error) {
 	if err := o.check(); err != nil {
 		return Document{}, err
 	}
-	const user = "kube-apiserver"
-	return Document{
-		comment: fmt.Sprintf(`This is not an object of the API: save it as a file on each host of
-kube-apiserver, with the three files that it names, and only then start
-kube-apiserver with
-  --authentication-token-webhook-config-file=%s
-  --authentication-token-webhook-version=v1
-  --authentication-token-webhook-cache-ttl=%s
-It does not start without this file, and reads it once. The certificates and
-the key are read again about every five minutes, the CA since Kubernetes 1.36.
-The default version is v1beta1, which Gatehouse answers too. A revoked token is
-accepted for the cache's TTL, which is two minutes without the flag, and 10
-seconds more.`, o.Path, recommendedCacheTTL),
-		object: &clientcmdv1.Config{
-			APIVersion: "v1",
-			Kind:       "Config",
-			Clusters: []clientcmdv1.NamedCluster{{Name: o.Name, Cluster: clientcmdv1.Cluster{
-				Server:               o.Server.URL + webhooks.AuthenticatePath,
-				CertificateAuthority: o.CAFile,
-			}}},
-			AuthInfos: []clientcmdv1.NamedAuthInfo{{Name: user, AuthInfo: clientcmdv1.AuthInfo{
-				ClientCertificate: o.ClientCert,
-				ClientKey:         o.ClientKey,
-			}}},
-			Contexts:       []clientcmdv1.NamedContext{{Name: o.Name, Context: clientcmdv1.Context{Cluster: o.Name, AuthInfo: user}}},
-			CurrentContext: o.Name,
-		},
-	}, nil
+	return render("", "kubeconfig", struct {
+		KubeconfigOptions
+
+		Address, CacheTTL string
+	}{o, o.Server.URL + webhooks.AuthenticatePath, recommendedCacheTTL})
 }
 
 // check returns all errors of the options.

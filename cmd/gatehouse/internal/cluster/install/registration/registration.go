@@ -36,16 +36,12 @@ type Options struct {
 	// Server is where the API server finds Gatehouse.
 	Server Server
 	// CABundle are the CA certificates, in PEM, that the serving certificate is
-	// verified with. Without, and without SelfSigned, cert-manager issues the
-	// certificate.
+	// verified with. Without, Gatehouse or cert-manager issues it, and the documents have
+	// who Gatehouse is to the API server and what it may do there.
 	CABundle []byte
 	// SelfSigned is true if Gatehouse has a CA of its own in a Secret, and writes the
 	// caBundle itself. It excludes CABundle.
 	SelfSigned bool
-	// Rights adds who Gatehouse is to the API server and what it may do there: for a
-	// certificate of cert-manager, to read it by the API in place of a mount. With
-	// SelfSigned they are always added. It excludes CABundle.
-	Rights bool
 	// CustomResources reports whether Gatehouse uses the custom resources of the cluster, with
 	// or without documents besides: the rights for that are added, and so is the
 	// webhook that checks these objects themselves. Policies and profiles come and go
@@ -94,10 +90,6 @@ const (
 // namespaceName is the label of a namespace that has its name.
 const namespaceName = "kubernetes.io/metadata.name"
 
-// defaultName is the name of the webhook configurations that serve reads back by
-// default.
-const defaultName = "gatehouse"
-
 // ForAdmission returns the webhook configurations for mutating and validating admission.
 // The error has all errors of the options.
 func ForAdmission(o Options) (Admission, error) {
@@ -105,24 +97,22 @@ func ForAdmission(o Options) (Admission, error) {
 		return Admission{}, err
 	}
 	var a Admission
-	add := func(part Part, documents ...Document) {
-		for _, d := range documents {
-			d.part = part
-			a.Documents = append(a.Documents, d)
-		}
-	}
 	a.Serve = o.serve()
-	if o.grantsRights() {
-		add(PartRights, o.rights()...)
-	}
-	if o.patches() {
-		add(PartGuard, o.guard()...)
-	}
-	if o.byCertManager() {
-		add(PartCertificates, o.certificates()...)
-		if !slices.Contains(o.ExcludeNamespaces, certManagerNamespace) { // from the webhooks
-			a.Notes = append(a.Notes, "Gatehouse needs cert-manager to renew its certificate, and its webhooks can block cert-manager: exclude cert-manager's namespace (hint: --exclude-namespace "+certManagerNamespace+")")
+	for _, part := range []struct {
+		part    Part
+		applies bool
+	}{{PartRights, o.grantsRights()}, {PartGuard, o.patches()}, {PartCertificates, o.byCertManager()}} {
+		if !part.applies {
+			continue
 		}
+		d, err := render(part.part, string(part.part), o.facts())
+		if err != nil {
+			return Admission{}, err
+		}
+		a.Documents = append(a.Documents, d)
+	}
+	if o.byCertManager() && !slices.Contains(o.ExcludeNamespaces, certManagerNamespace) { // from the webhooks
+		a.Notes = append(a.Notes, "Gatehouse needs cert-manager to renew its certificate, and its webhooks can block cert-manager: exclude cert-manager's namespace (hint: --exclude-namespace "+certManagerNamespace+")")
 	}
 	var needs Needs
 	if !o.Managed {
@@ -146,9 +136,12 @@ func ForAdmission(o Options) (Admission, error) {
 			a.Notes = append(a.Notes, "there is neither an active policy nor a SidecarProfile: nothing is sent to policies and profiles")
 		}
 	}
-	add(PartRegistration, o.configurations(needs)...)
+	a.Documents = append(a.Documents, o.configurations(needs)...)
 	return a, nil
 }
+
+// isByDirectory reports whether Gatehouse has documents of a directory.
+func (o *Options) isByDirectory() bool { return o.Spec != nil || !o.CustomResources }
 
 // isUnknown reports whether other policies and profiles than those of the configuration may come.
 func (o *Options) isUnknown() bool { return o.Spec == nil || o.CustomResources }
@@ -169,9 +162,6 @@ func (o *Options) check() error {
 		if len(validation.IsDNS1123Label(namespace)) > 0 {
 			problems = append(problems, fmt.Errorf("namespace %q: must be a DNS label", namespace))
 		}
-	}
-	if len(o.CABundle) > 0 && o.grantsCertificateRights() {
-		problems = append(problems, errors.New("rights depend on the source of the certificate, which is unknown with a CA bundle"))
 	}
 	if o.Managed && (!o.CustomResources || o.Spec != nil) {
 		problems = append(problems, errors.New("a managed registration needs custom resources, and has no rules of its own"))

@@ -133,13 +133,7 @@ func withURL(o *Options) {
 func TestGolden(t *testing.T) {
 	golden := map[string]func() ([]byte, error){}
 	for name, o := range map[string]Options{
-		"cert-manager.yaml": options(func(o *Options) {
-			o.Rights, o.ExcludeNamespaces = true, []string{"cert-manager", "calico-system"}
-		}),
 		"config.yaml": options(withURL, func(o *Options) { o.Spec = spec() }),
-		"managed.yaml": options(func(o *Options) {
-			o.SelfSigned, o.CustomResources, o.Managed, o.ExcludeNamespaces = true, true, true, []string{"calico-system"}
-		}),
 		"selectors.yaml": options(withURL, func(o *Options) {
 			o.Spec = &webhooks.Spec{Policy: policy.Spec{AdmissionPolicies: []policy.AdmissionPolicy{
 				selecting("secrets", "", "team", "pay", named("", "v1", "secrets", create, update)), selecting("services", "", "team", "pay", named("", "v1", "services", create)),
@@ -266,8 +260,8 @@ func TestErrors(t *testing.T) {
 			t.Errorf("ForAdmission: got %v, want also %q", err, want)
 		}
 	}
-	_, err = ForAdmission(options(withURL, func(o *Options) { o.Rights, o.ServiceAccount = true, "a/b" }))
-	for _, want := range []string{"which is unknown with a CA bundle", `service account "a/b": must be a DNS name`} {
+	_, err = ForAdmission(options(withURL, func(o *Options) { o.ServiceAccount = "a/b" }))
+	for _, want := range []string{`service account "a/b": must be a DNS name`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ForAdmission: got %v, want also %q", err, want)
 		}

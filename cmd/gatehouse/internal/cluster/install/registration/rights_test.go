@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 )
@@ -13,20 +16,19 @@ import (
 // withRights are the ways to ask for rights.
 func withRights() map[string]Options {
 	return map[string]Options{
-		"self-signed":                   options(func(o *Options) { o.SelfSigned = true }),
-		"by the API":                    options(func(o *Options) { o.Rights = true }),
-		"by a robot":                    options(func(o *Options) { o.SelfSigned, o.ServiceAccount = true, "robot" }),
-		"in default":                    options(func(o *Options) { o.SelfSigned, o.Namespace = true, "default" }),
-		"by URL":                        options(withURL, func(o *Options) { o.CABundle, o.SelfSigned = nil, true }),
-		"of resources":                  options(func(o *Options) { o.SelfSigned, o.CustomResources = true, true }),
-		"of resources, and pods":        options(func(o *Options) { o.SelfSigned, o.CustomResources, o.CountPods = true, true, true }),
-		"of resources, and logouts":     options(func(o *Options) { o.SelfSigned, o.CustomResources, o.Logouts = true, true, true }),
-		"of resources, read by the API": options(func(o *Options) { o.Rights, o.CustomResources = true, true }),
-		"of resources, mounted":         options(func(o *Options) { o.CustomResources, o.Name = true, "gate" }),
-		"of resources, by URL":          options(withURL, func(o *Options) { o.CustomResources, o.Spec = true, spec() }),
-		"managed":                       options(func(o *Options) { o.SelfSigned, o.CustomResources, o.Managed = true, true, true }),
-		"managed, mounted":              options(func(o *Options) { o.CustomResources, o.Managed, o.Name = true, true, "gate" }),
-		"of no policy":                  options(func(o *Options) { o.SelfSigned, o.Spec = true, spec() }),
+		"self-signed":               options(func(o *Options) { o.SelfSigned = true }),
+		"by cert-manager":           options(),
+		"by a robot":                options(func(o *Options) { o.SelfSigned, o.ServiceAccount = true, "robot" }),
+		"in default":                options(func(o *Options) { o.SelfSigned, o.Namespace = true, "default" }),
+		"by URL":                    options(withURL, func(o *Options) { o.CABundle, o.SelfSigned = nil, true }),
+		"of resources":              options(func(o *Options) { o.SelfSigned, o.CustomResources = true, true }),
+		"of resources, and pods":    options(func(o *Options) { o.SelfSigned, o.CustomResources, o.CountPods = true, true, true }),
+		"of resources, and logouts": options(func(o *Options) { o.SelfSigned, o.CustomResources, o.Logouts = true, true, true }),
+		"of resources, mounted":     options(func(o *Options) { o.CustomResources, o.Name = true, "gate" }),
+		"of resources, by URL":      options(withURL, func(o *Options) { o.CustomResources, o.Spec = true, spec() }),
+		"managed":                   options(func(o *Options) { o.SelfSigned, o.CustomResources, o.Managed = true, true, true }),
+		"managed, mounted":          options(func(o *Options) { o.CustomResources, o.Managed, o.Name = true, true, "gate" }),
+		"of no policy":              options(func(o *Options) { o.SelfSigned, o.Spec = true, spec() }),
 	}
 }
 
@@ -37,33 +39,56 @@ func TestRightsAreNarrowAndExplained(t *testing.T) {
 	for name, o := range withRights() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := admissionOf(t, o)
 			roles := 0
-			for _, d := range a.Documents {
-				var rules []rbacv1.PolicyRule
-				switch role := d.object.(type) {
-				case *rbacv1.Role:
-					rules = role.Rules
-				case *rbacv1.ClusterRole:
-					rules = role.Rules
-				default:
+			for _, d := range decoded(t, admissionOf(t, o).Documents) {
+				role, ok := d.object.(*rbacv1.ClusterRole)
+				if !ok {
 					continue
 				}
 				roles++
-				for i := range rules {
-					checkNarrow(t, &rules[i])
+				for i := range role.Rules {
+					checkNarrow(t, &role.Rules[i])
 				}
-				text, err := YAML("", []Document{d})
-				if err != nil {
-					t.Fatal(err)
-				}
-				checkExplained(t, string(text), rules)
+				checkExplained(t, d.text, role.Rules)
 			}
 			if roles < 2 {
 				t.Errorf("there are %d roles", roles)
 			}
 		})
 	}
+}
+
+// decoded are documents taken apart: each with its object, of which a role may be of either kind.
+func decoded(t *testing.T, documents []Document) (list []Document) {
+	t.Helper()
+	stream, err := YAML("", documents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.SplitSeq(string(stream), "---\n") {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
+			t.Fatal(err)
+		}
+		var object any
+		switch kind.Kind {
+		case "Role", "ClusterRole":
+			object = &rbacv1.ClusterRole{}
+		case "ClusterRoleBinding":
+			object = &rbacv1.ClusterRoleBinding{}
+		case "ValidatingAdmissionPolicy":
+			object = &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		case "ValidatingAdmissionPolicyBinding":
+			object = &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+		default:
+			continue
+		}
+		if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
+			t.Fatalf("%v:\n%s", err, text)
+		}
+		list = append(list, Document{text: text, object: object})
+	}
+	return list
 }
 
 func checkNarrow(t *testing.T, rule *rbacv1.PolicyRule) {
@@ -92,7 +117,7 @@ func checkNarrow(t *testing.T, rule *rbacv1.PolicyRule) {
 // checkExplained looks for a comment in front of each rule that names each verb and says something of it.
 func checkExplained(t *testing.T, text string, rules []rbacv1.PolicyRule) {
 	t.Helper()
-	parts := strings.Split(text, "- apiGroups:\n")
+	parts := strings.Split(text, "- apiGroups:")
 	if len(parts) != len(rules)+1 {
 		t.Fatalf("%d rules in:\n%s", len(parts)-1, text)
 	}
@@ -119,21 +144,20 @@ func checkExplained(t *testing.T, text string, rules []rbacv1.PolicyRule) {
 func TestServe(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		"self-signed":                   "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
-		"by the API":                    "gatehouse serve --config DIR --in-cluster --tls-cert FILE --tls-key FILE --registration gatehouse",
-		"in default":                    "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret default/gatehouse-ca",
-		"by URL":                        "gatehouse serve --config DIR --in-cluster --self-signed 192.0.2.10 --self-signed-secret gatehouse-system/gatehouse-ca",
-		"mounted":                       "",
-		"of resources":                  "gatehouse serve --custom-resources --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
-		"of resources, and logouts":     "gatehouse serve --custom-resources --back-channel-logout 24h --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
-		"of resources, read by the API": "gatehouse serve --custom-resources --in-cluster --tls-cert FILE --tls-key FILE --registration gatehouse",
-		"of resources, mounted":         "gatehouse serve --custom-resources --in-cluster --tls-cert FILE --tls-key FILE --registration gate",
-		"of resources, by URL":          "gatehouse serve --config DIR --custom-resources --in-cluster --tls-cert FILE --tls-key FILE",
-		"another name":                  "gatehouse serve --config DIR --in-cluster --tls-cert FILE --tls-key FILE --registration gate",
+		"self-signed":               "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
+		"by cert-manager":           "gatehouse serve --config DIR --in-cluster --tls-cert FILE --tls-key FILE --registration gatehouse",
+		"in default":                "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret default/gatehouse-ca",
+		"by URL":                    "gatehouse serve --config DIR --in-cluster --self-signed 192.0.2.10 --self-signed-secret gatehouse-system/gatehouse-ca",
+		"of others":                 "",
+		"of resources":              "gatehouse serve --custom-resources --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
+		"of resources, and logouts": "gatehouse serve --custom-resources --back-channel-logout 24h --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
+		"of resources, mounted":     "gatehouse serve --custom-resources --in-cluster --tls-cert FILE --tls-key FILE --registration gate",
+		"of resources, by URL":      "gatehouse serve --config DIR --custom-resources --in-cluster --tls-cert FILE --tls-key FILE",
+		"another name":              "gatehouse serve --config DIR --in-cluster --tls-cert FILE --tls-key FILE --registration gate",
 	}
 	all := withRights()
-	all["mounted"] = options()
-	all["another name"] = options(func(o *Options) { o.Rights, o.Name = true, "gate" })
+	all["of others"] = options(withURL)
+	all["another name"] = options(func(o *Options) { o.Name = "gate" })
 	for name, want := range want {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -94,3 +94,18 @@ func (s Server) host() string {
 	}
 	return u.Hostname()
 }
+
+// names are the names and addresses that the API server verifies the serving
+// certificate for: NAME.NAMESPACE.svc for a Service, and the other names under
+// which people and probes call it.
+func (s Server) names() (dns, addresses []string) {
+	if s.Namespace != "" {
+		name := s.Service + "." + s.Namespace
+		return []string{name + ".svc", name + ".svc.cluster.local", name, s.Service}, nil
+	}
+	host := s.host()
+	if net.ParseIP(host) != nil {
+		return nil, []string{host}
+	}
+	return []string{host}, nil
+}

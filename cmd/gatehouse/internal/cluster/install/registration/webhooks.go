@@ -119,11 +119,11 @@ sends what its policies match, --manage-registration what those of the cluster m
 	}
 	var list []Document
 	if len(mutating.Webhooks) > 0 {
-		list = append(list, Document{comment: comment, object: mutating})
+		list = append(list, Document{part: PartRegistration, comment: comment, object: mutating})
 		comment = ""
 	}
 	if len(validating.Webhooks) > 0 {
-		list = append(list, Document{comment: comment, object: validating})
+		list = append(list, Document{part: PartRegistration, comment: comment, object: validating})
 	}
 	return list
 }
