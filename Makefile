@@ -143,9 +143,10 @@ fmt: $(GOLANGCI_LINT) ## Format all Go files.
 	$(GOLANGCI_LINT) fmt ./...
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Write generated code, the definitions of custom resources and the files of the chart anew.
+generate: $(CONTROLLER_GEN) ## Write generated code, the definitions of custom resources, the files of the chart and docs/reference anew.
 	$(CONTROLLER_GEN) object crd paths=./webhooks/api/... output:crd:dir=manifests/crds
 	$(MAKE) --no-print-directory manifests
+	UPDATE_GOLDEN=1 go test -vet=off -run '^TestReference$$' ./cmd/gatehouse
 
 .PHONY: verify
 verify: $(CONTROLLER_GEN) ## Check in a copy that 'make generate' and 'go mod tidy' would change nothing.

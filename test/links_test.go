@@ -14,6 +14,7 @@ var (
 	markdownLink    = regexp.MustCompile(`\]\(([^)\s#]*)(?:#([^)\s]*))?\)`)
 	markdownHeading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
 	codeBlock       = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	codeSpan        = regexp.MustCompile("`[^`\n]*`")
 )
 
 // TestLinks follows the links between documents: the files and the headings that they name exist.
@@ -37,7 +38,7 @@ func TestLinks(t *testing.T) {
 		t.Fatalf("%d documents: %v", len(documents), err)
 	}
 	for path, text := range documents {
-		for _, link := range markdownLink.FindAllStringSubmatch(text, -1) {
+		for _, link := range markdownLink.FindAllStringSubmatch(codeSpan.ReplaceAllString(text, ""), -1) {
 			target := filepath.Join(filepath.Dir(path), link[1])
 			if strings.Contains(link[1], ":") {
 				continue // another site

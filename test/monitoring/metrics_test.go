@@ -1,17 +1,12 @@
 package monitoring
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/reference"
 )
 
 // series are the labels of metrics, by name.
@@ -41,7 +36,6 @@ func others() series {
 }
 
 var (
-	metricName = regexp.MustCompile(`^gatehouse_[a-z_]*[a-z]$`)
 	metricType = regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`)
 	metricLine = regexp.MustCompile(`(?m)^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? [-+0-9.eEINFna]+`)
 	metricPair = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\]|\\.)*"`)
@@ -67,110 +61,19 @@ func exposed(text string) series {
 // declared are the metrics in the program's source: a vector has no series before something happens.
 func declared(t *testing.T) series {
 	t.Helper()
+	all, err := reference.Metrics(root+"/cmd", root+"/certs")
+	must(t, err)
 	s := series{}
-	for _, dir := range []string{"cmd", "certs"} {
-		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			prefix := ""
-			ast.Inspect(file, func(node ast.Node) bool {
-				switch n := node.(type) {
-				case *ast.BinaryExpr:
-					if text := literal(n.X); strings.HasPrefix(text, "gatehouse_") && strings.HasSuffix(text, "_") {
-						prefix = text // of what desc is called with below
-					}
-				case *ast.CallExpr:
-					s.declare(prefix, n)
-				}
-				return true
-			})
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+	for _, m := range all {
+		if m.Type != "histogram" {
+			s.add(m.Name, m.Labels...)
+			continue
 		}
+		s.add(m.Name+"_bucket", append(m.Labels, "le")...)
+		s.add(m.Name+"_sum", m.Labels...)
+		s.add(m.Name+"_count", m.Labels...)
 	}
 	return s
-}
-
-// declare adds the metric that a call makes, if it makes one.
-func (s series) declare(prefix string, call *ast.CallExpr) {
-	name, labels, histogram := "", []string{}, false
-	for i, arg := range call.Args {
-		text := literal(arg)
-		composite, _ := arg.(*ast.CompositeLit)
-		switch {
-		case i == 0 && metricName.MatchString(text):
-			name = text
-		case composite == nil:
-		default:
-			if array, is := composite.Type.(*ast.ArrayType); is {
-				if of, is := array.Elt.(*ast.Ident); is && of.Name == "string" {
-					for _, element := range composite.Elts {
-						labels = append(labels, literal(element))
-					}
-				}
-			}
-			if of, is := composite.Type.(*ast.SelectorExpr); is {
-				histogram = of.Sel.Name == "HistogramOpts"
-			}
-			for _, element := range composite.Elts {
-				if pair, is := element.(*ast.KeyValueExpr); is && metricName.MatchString(literal(pair.Value)) {
-					name = literal(pair.Value)
-				}
-			}
-		}
-	}
-	// A method of the telemetry's factory has name, help, and then, behind the buckets of a histogram, the labels.
-	if called, is := call.Fun.(*ast.SelectorExpr); is && name != "" && slices.Contains([]string{"counters", "gauges", "histograms"}, called.Sel.Name) {
-		histogram = called.Sel.Name == "histograms"
-		for _, arg := range call.Args[2:] {
-			if label := literal(arg); label != "" {
-				labels = append(labels, label)
-			}
-		}
-	}
-	if called, is := call.Fun.(*ast.Ident); is && called.Name == "desc" && prefix != "" {
-		name, labels = prefix+literal(call.Args[0]), []string{"directory"}
-		for _, arg := range call.Args[2:] {
-			labels = append(labels, literal(arg))
-		}
-	}
-	switch {
-	case name == "":
-	case histogram:
-		s.add(name+"_bucket", append(labels, "le")...)
-		s.add(name+"_sum", labels...)
-		s.add(name+"_count", labels...)
-	default:
-		s.add(name, labels...)
-	}
-}
-
-// literal is the text of a string literal, empty for all else.
-func literal(expr ast.Expr) string {
-	basic, is := expr.(*ast.BasicLit)
-	if !is || basic.Kind != token.STRING {
-		return ""
-	}
-	text, err := strconv.Unquote(basic.Value)
-	if err != nil {
-		return ""
-	}
-	return text
-}
-
-// base is the name by which a metric is documented.
-func base(name string) string {
-	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-		name = strings.TrimSuffix(name, suffix)
-	}
-	return name
 }
 
 func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }

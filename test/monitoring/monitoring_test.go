@@ -317,22 +317,6 @@ func anchors(page string) []string {
 	return list
 }
 
-// TestMetricsAreDocumented has every metric of the program in the documentation.
-func TestMetricsAreDocumented(t *testing.T) {
-	t.Parallel()
-	pages, err := filepath.Glob(root + "/docs/*.md")
-	must(t, err)
-	var text strings.Builder
-	for _, page := range pages {
-		text.WriteString(read(t, page))
-	}
-	for name := range declared(t) {
-		if !strings.Contains(text.String(), "`"+base(name)+"`") {
-			t.Errorf("no page of docs names `%s`", base(name))
-		}
-	}
-}
-
 // start starts a server, with further flags.
 func start(t *testing.T, flags ...string) *gatehouse.Server {
 	t.Helper()
