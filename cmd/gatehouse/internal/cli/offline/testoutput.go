@@ -1,9 +1,7 @@
 package offline
 
 import (
-	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // testReport is the JSON output of test.
@@ -58,15 +55,14 @@ func (f *testFlags) write(s cli.Streams, report *testReport) error {
 		return report.junit(s.Out)
 	}
 	return cli.WriteReport(s.Out, f.output, report, func(out io.Writer) {
-		p := testPrinter{out: out, verbose: f.verbose}
+		p := testPrinter{out: out}
 		p.report(report)
 	})
 }
 
 // testPrinter writes for people. Flush of out has the error.
 type testPrinter struct {
-	out     io.Writer
-	verbose bool
+	out io.Writer
 }
 
 func (p *testPrinter) line(format string, args ...any) {
@@ -95,9 +91,6 @@ func (p *testPrinter) report(report *testReport) {
 		}
 		for j := range r.Differences {
 			p.difference(&r.Differences[j])
-		}
-		if p.verbose {
-			p.outcome(&r.Got)
 		}
 	}
 	p.line("")
@@ -165,55 +158,6 @@ func quoteInvisible(text string) string {
 		return strconv.Quote(text)
 	}
 	return text
-}
-
-// outcome writes all that came.
-func (p *testPrinter) outcome(o *testrunner.Outcome) {
-	detail := func(format string, args ...any) {
-		for line := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
-			p.line("        %s", line)
-		}
-	}
-	if o.Error == "" {
-		detail("got %s", o.Verdict)
-	} else {
-		detail("got %s: %s", o.Verdict, quoteInvisible(o.Error))
-	}
-	for i := range o.Violations {
-		detail("refused by %s", violationText(&o.Violations[i]))
-	}
-	for i := range o.Others {
-		v := &o.Others[i]
-		how := string(v.Outcome)
-		switch {
-		case v.Exception != "":
-			how += " by " + v.Exception
-		case len(v.Actions) > 0 && (v.Outcome == policy.Violated || v.Outcome == policy.Failed):
-			how += fmt.Sprintf(" with %s", v.Actions)
-		}
-		detail("%s: %s", how, violationText(v))
-	}
-	for _, warning := range o.Warnings {
-		detail("warning %s", quoteInvisible(warning))
-	}
-	for _, key := range slices.Sorted(maps.Keys(o.AuditAnnotations)) {
-		detail("audit annotation %s = %s", strict.Printable(key), quoteInvisible(o.AuditAnnotations[key]))
-	}
-	for i := range o.Evaluations {
-		e := &o.Evaluations[i]
-		if e.Why == policy.OtherRequest || e.Why == policy.NotInForce {
-			continue // of a large configuration these are nearly all
-		}
-		about := decision.RuleText(&policy.Violation{Kind: e.Kind, Policy: e.Policy, Binding: e.Binding, Param: e.Param, Template: e.Template}) + ": " + string(e.Why)
-		if e.Detail != "" {
-			about += ", " + quoteInvisible(e.Detail)
-		}
-		detail("%s", about)
-	}
-}
-
-func violationText(v *policy.Violation) string {
-	return decision.RuleText(v) + ": " + quoteInvisible(v.Message)
 }
 
 // junit writes the report for systems for continuous integration: a suite for

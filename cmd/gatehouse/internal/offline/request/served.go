@@ -10,7 +10,6 @@ import (
 	namecontent "k8s.io/apimachinery/pkg/api/validate/content"
 	apimachineryvalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -18,14 +17,20 @@ import (
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
-// Served returns why no API server serves a kind: its group of Kubernetes has no such kind, its version was removed, or its group or kind
-// differs from a known one in case or one character. A kind of an unknown group may be a custom resource, which is no error.
+// Served returns why no API server serves a kind: its group of Kubernetes has no such kind, its version was removed, or its group is that
+// of no custom resource. Another kind may be a custom resource, which is no error.
 func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 	if _, known := r.kinds[gvk]; known {
 		return removedError(gvk)
 	}
 	if slices.ContainsFunc(subresources(), func(s subresource) bool { return s.kind == gvk }) {
 		return nil
+	}
+	if best, known := r.preferred[gvk.GroupKind()]; known {
+		return fmt.Errorf("kind %.100q is not in apiVersion %.100q (hint: write apiVersion: %s)", gvk.Kind, gvk.GroupVersion().String(), best.GroupVersion())
+	}
+	if strings.Contains(gvk.Group, ".") && !scheme.Scheme.IsGroupRegistered(gvk.Group) && !isAdded(gvk.Group) {
+		return nil // the group of a custom resource has a dot in it
 	}
 	var names []string
 	for known := range r.preferred {
@@ -34,48 +39,10 @@ func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 		}
 	}
 	slices.Sort(names)
-	switch best, known := r.preferred[gvk.GroupKind()]; {
-	case len(names) == 0:
-		return r.servedGroup(gvk)
-	case known:
-		return fmt.Errorf("kind %.100q is not in apiVersion %.100q (hint: write apiVersion: %s)", gvk.Kind, gvk.GroupVersion().String(), best.GroupVersion())
-	case scheme.Scheme.IsGroupRegistered(gvk.Group) || isAdded(gvk.Group):
-		hint := diagnostic.DidYouMean(gvk.Kind, names...)
-		if other := r.elsewhere(gvk.Kind); hint == "" && other != "" {
-			hint = "write apiVersion: " + other
-		}
-		return notKnown(gvk, hint)
-	default:
-		if at := slices.IndexFunc(names, func(name string) bool { return isNear(gvk.Kind, name) }); at >= 0 {
-			return notKnown(gvk, fmt.Sprintf("did you mean %q?", names[at]))
-		}
-		return nil
+	hint := diagnostic.DidYouMean(gvk.Kind, names...)
+	if other := r.elsewhere(gvk.Kind); hint == "" && other != "" {
+		hint = "write apiVersion: " + other
 	}
-}
-
-// servedGroup is Served for a kind of an unknown group.
-func (r *Resources) servedGroup(gvk schema.GroupVersionKind) error {
-	groups := sets.New[string]()
-	for known := range r.preferred {
-		groups.Insert(known.Group)
-	}
-	for _, group := range sets.List(groups) {
-		if group != "" && isNear(gvk.Group, group) {
-			return fmt.Errorf("group %.100q of apiVersion is not known (hint: did you mean %q?)", gvk.Group, group)
-		}
-	}
-	if strings.Contains(gvk.Group, ".") {
-		return nil
-	}
-	// The group of a custom resource has a dot in it.
-	hint := ""
-	if other := r.elsewhere(gvk.Kind); other != "" {
-		hint = " (hint: write apiVersion: " + other + ")"
-	}
-	return fmt.Errorf("group %.100q of apiVersion is not known%s", gvk.Group, hint)
-}
-
-func notKnown(gvk schema.GroupVersionKind, hint string) error {
 	if hint != "" {
 		hint = " (hint: " + hint + ")"
 	}
@@ -134,25 +101,6 @@ func removedError(gvk schema.GroupVersionKind) error {
 		text += " (hint: write apiVersion: " + then.APILifecycleReplacement().GroupVersion().String() + ")"
 	}
 	return errors.New(text)
-}
-
-// isNear reports whether two words differ at most in case and one character that is added, missing, changed, or swapped with its neighbour.
-// Words of less than three characters must be equal.
-func isNear(a, b string) bool {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	if a == b {
-		return true
-	}
-	if min(len(a), len(b)) < 3 {
-		return false
-	}
-	for a != "" && b != "" && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
-	return len(a) <= 1 && len(b) <= 1 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
 }
 
 // CheckName returns why no API server accepts an object with this name or namespace. The diagnostics have Field, Message and Hint. It

@@ -1,9 +1,13 @@
 package testrunner
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -46,6 +50,37 @@ func (a *About) SelectMutating(spec mutation.Spec) mutation.Spec {
 		spec.Bindings = filter(spec.Bindings, func(b *mutation.Binding) bool { return a.Policy(mutatingKind, b.Spec.PolicyName) })
 	}
 	return spec
+}
+
+// CheckPolicies reports policies that tests name and a configuration does not have: without them nothing would be tested.
+func CheckPolicies(spec *policy.Spec, mutating *mutation.Spec, all []*Case) (found diagnostic.List) {
+	var names, titles []string
+	add := func(kind, name string) { names, titles = append(names, name), append(titles, kind+"/"+name) }
+	for i := range spec.AdmissionPolicies {
+		add(ownKind, spec.AdmissionPolicies[i].Name)
+	}
+	for i := range spec.Policies {
+		add(upstreamKind, spec.Policies[i].Name)
+	}
+	for i := range mutating.Policies {
+		add(mutatingKind, mutating.Policies[i].Name)
+	}
+	seen := map[*About]bool{nil: true}
+	for _, c := range all {
+		if seen[c.About] {
+			continue
+		}
+		seen[c.About] = true
+		for i, written := range c.About.names {
+			if slices.Contains(names, written) || slices.Contains(titles, written) {
+				continue
+			}
+			f := c.diagnostic(fmt.Sprintf("there is no policy %q", strict.Cut(written, mostShown)))
+			f.Field, f.Hint = strict.Element("policies", i), diagnostic.DidYouMean(written[strings.LastIndexByte(written, '/')+1:], names...)
+			found = append(found, f)
+		}
+	}
+	return found
 }
 
 // filter returns a copy of a list with the elements for which is returns true.

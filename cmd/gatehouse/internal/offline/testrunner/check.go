@@ -110,72 +110,32 @@ func (d *document) object(field, name string, written *runtime.RawExtension, fil
 	return text
 }
 
-// expectation checks that an expectation can fail and can come true, and fills in the verdict.
+// expectation checks that an expectation can fail, and fills in the verdict.
 func (d *document) expectation(field string, e *v1alpha1.TestExpectation) {
 	verdicts := []string{string(v1alpha1.TestAllowed), string(v1alpha1.TestDenied), string(v1alpha1.TestCannotDecide)}
 	if v := string(e.Verdict); v != "" && !slices.Contains(verdicts, v) {
 		d.report(field+".verdict", notAllowed(v, verdicts), diagnostic.DidYouMean(v, verdicts...))
 		return
 	}
-	if e.AuditAnnotations != nil && len(e.AuditAnnotations) == 0 {
-		d.report(field+".auditAnnotations", "is empty and says nothing", "remove it, or name a key")
-	}
 	if e.Verdict == "" && e.Violations == nil && e.Audited == nil && e.Warnings == nil && e.AuditAnnotations == nil && e.Exceptions == nil && !expectsObject(e) {
 		d.report(field, "expects nothing, so the case cannot fail", "say at least the verdict: "+strings.Join(verdicts, ", "))
 	}
-	for i := range e.Violations {
-		d.violation(strict.Element(field+".violations", i), &e.Violations[i])
+	for name, all := range map[string][]v1alpha1.TestViolation{"violations": e.Violations, "audited": e.Audited} {
+		for i := range all {
+			if all[i].Message != nil && all[i].MessageContains != nil {
+				d.report(strict.Element(field+"."+name, i)+".messageContains", "is given, and message too", "remove one of the two")
+			}
+		}
 	}
-	for i := range e.Audited {
-		d.violation(strict.Element(field+".audited", i), &e.Audited[i])
-	}
-	d.exceptions(field+".exceptions", e.Exceptions)
 	switch {
 	case e.Verdict == "" && len(e.Violations) > 0:
 		e.Verdict = v1alpha1.TestDenied
 	case e.Verdict == "":
 		e.Verdict = v1alpha1.TestAllowed
-	case e.Verdict != v1alpha1.TestDenied && len(e.Violations) > 0:
-		d.report(field+".violations", fmt.Sprintf("cannot come true: a request that is %s is refused by none", e.Verdict), "expect the verdict Denied, or remove them: what is only warned about is in warnings")
-	case e.Verdict == v1alpha1.TestDenied && e.Violations != nil && len(e.Violations) == 0:
-		d.report(field+".violations", "cannot come true: a request that is Denied has a violation that refuses it", "list it, or remove the field")
-	}
-	if e.Verdict != v1alpha1.TestAllowed && expectsObject(e) {
-		d.report(field, fmt.Sprintf("object and patch cannot come true: a request that is %s leaves no object", e.Verdict), "expect the verdict Allowed, or remove them")
 	}
 }
 
 // expectsObject reports whether an expectation is about the object after mutating policies and injection.
 func expectsObject(e *v1alpha1.TestExpectation) bool {
 	return e.Object != nil || e.ObjectFile != "" || e.Patch != nil
-}
-
-func (d *document) violation(field string, v *v1alpha1.TestViolation) {
-	given := 0
-	for _, text := range []*string{v.Policy, v.Binding, v.Rule, v.Template, v.Message, v.MessageContains} {
-		if text != nil {
-			given++
-		}
-	}
-	switch {
-	case given == 0:
-		d.report(field, "says nothing about the violation", "name the policy and the rule at least")
-	case v.Message != nil && v.MessageContains != nil:
-		d.report(field+".messageContains", "is given, and message too", "remove one of the two")
-	case v.MessageContains != nil && *v.MessageContains == "":
-		d.report(field+".messageContains", "is empty, and every message contains that", "remove it, or write a part of the message")
-	}
-}
-
-func (d *document) exceptions(field string, names []string) {
-	seen := map[string]bool{}
-	for i, name := range names {
-		if namespace, rest, ok := strings.Cut(name, "/"); !ok || namespace == "" || rest == "" || strings.Contains(rest, "/") {
-			d.report(strict.Element(field, i), fmt.Sprintf("%q is not the name of an exception", strict.Cut(name, mostShown)), "write it as namespace/name")
-		}
-		if seen[name] {
-			d.report(strict.Element(field, i), fmt.Sprintf("%q is given twice", strict.Cut(name, mostShown)), "")
-		}
-		seen[name] = true
-	}
 }

@@ -27,7 +27,7 @@ func decide(ctx context.Context, snapshot *webhooks.Snapshot, c *Case, req admis
 	sent := req.Object.Raw
 	defer func() { out.sent, out.object = sent, req.Object.Raw }()
 	if c.Inject {
-		d := admit.Mutate(ctx, snapshot.Mutation, &req, true)
+		d := admit.Mutate(ctx, snapshot.Mutation, &req, false)
 		if out.addMutation(&d); out.Verdict != "" {
 			return out
 		}
@@ -38,14 +38,13 @@ func decide(ctx context.Context, snapshot *webhooks.Snapshot, c *Case, req admis
 			return out
 		}
 	}
-	d := snapshot.Policy.Decide(ctx, policy.Input{Request: req, Explain: true})
+	d := snapshot.Policy.Decide(ctx, policy.Input{Request: req, Violations: true})
 	out.addPolicies(&d)
 	return out
 }
 
 // addMutation adds the decision of mutating policies. The outcome has a verdict if nothing else decides.
 func (o *Outcome) addMutation(d *mutation.Decision) {
-	o.Mutations = d.Evaluations
 	switch {
 	case d.Err != nil:
 		o.Verdict, o.Error = v1alpha1.TestCannotDecide, d.Err.Error()
@@ -69,7 +68,7 @@ func (o *Outcome) addInjection(d *sidecar.Decision) {
 func (o *Outcome) addPolicies(d *policy.Decision) {
 	response := d.Response()
 	o.Warnings = append(o.Warnings, response.Warnings...)
-	o.AuditAnnotations, o.Evaluations = response.AuditAnnotations, d.Evaluations
+	o.AuditAnnotations = response.AuditAnnotations
 	for i := range d.Violations {
 		v := &d.Violations[i]
 		if v.Refuses() {

@@ -2,16 +2,14 @@ package testrunner
 
 import (
 	"bytes"
-	"slices"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // FuzzDocument reads documents that nobody has written, and holds every case that
-// passes for one to the promise of the package: it can fail, and it can pass.
+// passes for one to the promise of the package: it can fail.
 func FuzzDocument(f *testing.F) {
 	for _, expect := range []string{
 		`{"verdict":"Allowed"}`, `{}`, `{"violations":[{"policy":"p","rule":"r","messageContains":"m"}]}`, `{"violations":[{"message":""}]}`,
@@ -36,7 +34,7 @@ func FuzzDocument(f *testing.F) {
 			return
 		}
 		l := loader{documents: map[string]string{}}
-		l.document("test.json", "test.json", tree, "")
+		l.document("test.json", "test.json", tree)
 		if l.found.Err() != nil {
 			return
 		}
@@ -54,33 +52,6 @@ func FuzzDocument(f *testing.F) {
 			if len(Judge(&c.Expect, &Outcome{Verdict: other})) == 0 {
 				t.Errorf("%s cannot fail: %+v", c.Title(), c.Expect)
 			}
-			if found := Judge(&c.Expect, fulfilled(&c.Expect)); len(found) > 0 && !expectsObject(&c.Expect) {
-				t.Errorf("%s cannot pass: %s", c.Title(), text(found))
-			}
 		}
 	})
-}
-
-// fulfilled is what an expectation asks for.
-func fulfilled(e *v1alpha1.TestExpectation) *Outcome {
-	out := &Outcome{
-		Verdict: e.Verdict, Warnings: e.Warnings, AuditAnnotations: e.AuditAnnotations,
-		Exceptions: slices.Sorted(slices.Values(e.Exceptions)),
-	}
-	value := func(given, other *string) string {
-		for _, s := range []*string{given, other} {
-			if s != nil {
-				return *s
-			}
-		}
-		return ""
-	}
-	for i := range e.Violations {
-		v := &e.Violations[i]
-		out.Violations = append(out.Violations, policy.Violation{
-			Policy: value(v.Policy, nil), Binding: value(v.Binding, nil), Rule: value(v.Rule, nil), Template: value(v.Template, nil),
-			Message: value(v.Message, v.MessageContains),
-		})
-	}
-	return out
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -25,12 +24,6 @@ type Outcome struct {
 	AuditAnnotations map[string]string `json:"auditAnnotations,omitempty"`
 	// Exceptions are those that let a violation pass, sorted.
 	Exceptions []string `json:"exceptions,omitempty"`
-	// Evaluations are those of the policies. They are empty if injection has
-	// refused the pod.
-	Evaluations []policy.Evaluation `json:"-"`
-	// Mutations are the evaluations of mutating policies.
-	Mutations []mutation.Evaluation `json:"-"`
-
 	// sent and object are the object before and after mutating policies and injection.
 	sent, object []byte
 }
@@ -125,33 +118,14 @@ func appendList(found []Difference, field string, expected, got []string) []Diff
 	return append(found, Difference{Field: field, Problem: Different, Lines: compareLists(expected, got)})
 }
 
-// compareLists returns the longest common subsequence of two lists, with the elements of one of them alone in between.
+// compareLists compares two lists element by element.
 func compareLists(expected, got []string) []Line {
-	// common[i][j] is the length of that of expected[i:] and got[j:].
-	common := make([][]int, len(expected)+1)
-	for i := range common {
-		common[i] = make([]int, len(got)+1)
+	lines := make([]Line, max(len(expected), len(got)))
+	for i := range expected {
+		lines[i].Expected = &expected[i]
 	}
-	for i, want := range slices.Backward(expected) {
-		for j, came := range slices.Backward(got) {
-			if common[i][j] = max(common[i+1][j], common[i][j+1]); want == came {
-				common[i][j] = common[i+1][j+1] + 1
-			}
-		}
-	}
-	var lines []Line
-	for i, j := 0, 0; i < len(expected) || j < len(got); {
-		switch {
-		case i < len(expected) && j < len(got) && expected[i] == got[j]:
-			lines = append(lines, Line{Expected: &expected[i], Got: &got[j]})
-			i, j = i+1, j+1
-		case j == len(got) || i < len(expected) && common[i+1][j] >= common[i][j+1]:
-			lines = append(lines, Line{Expected: &expected[i]})
-			i++
-		default:
-			lines = append(lines, Line{Got: &got[j]})
-			j++
-		}
+	for i := range got {
+		lines[i].Got = &got[i]
 	}
 	return lines
 }

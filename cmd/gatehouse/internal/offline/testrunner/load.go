@@ -1,7 +1,6 @@
 package testrunner
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -24,20 +23,12 @@ const testKind = "Test"
 // Documents of other kinds are skipped. With errors the cases are only good for further checks, by Names and Runner.
 func Load(paths []string) ([]*Case, diagnostic.List) {
 	l := loader{documents: map[string]string{}}
-	seen := map[string]bool{}
 	for _, path := range paths {
 		documents, found := config.Documents(filepath.Clean(path))
 		l.found = append(l.found, found...)
 		before := l.tests
 		for _, d := range documents {
-			if !seen[absolutePath(d.File)] {
-				l.document(d.File, d.Source, d.Value, "")
-			} else {
-				l.tests++ // of a file that is named twice, and read once
-			}
-		}
-		for _, d := range documents {
-			seen[absolutePath(d.File)] = true
+			l.document(d.File, d.Source, d.Value)
 		}
 		if l.tests == before && len(found) == 0 {
 			l.found = append(l.found, diagnostic.Diagnostic{
@@ -48,14 +39,6 @@ func Load(paths []string) ([]*Case, diagnostic.List) {
 	}
 	l.found.Sort()
 	return l.cases, l.found
-}
-
-// absolutePath returns the absolute path of a file.
-func absolutePath(path string) string {
-	if whole, err := filepath.Abs(path); err == nil {
-		return whole
-	}
-	return path
 }
 
 // loader collects the cases and errors of documents.
@@ -85,26 +68,20 @@ func (d *document) report(field, message, hint string) {
 	d.found = append(d.found, diagnostic.Diagnostic{Severity: diagnostic.Error, Source: d.source, Object: object, Field: field, Message: message, Hint: hint})
 }
 
-// document reads a document if it is a Test, or the items of a list. Kind is that of the items of a typed list.
-func (l *loader) document(file, source string, value any, kind string) {
+// document reads a document if it is a Test, or the items of a list.
+func (l *loader) document(file, source string, value any) {
 	fields, ok := value.(map[string]any)
 	if !ok {
 		return
 	}
 	given, _ := fields["kind"].(string)
-	given = cmp.Or(given, kind)
 	if items, ok := fields["items"].([]any); ok && strings.HasSuffix(given, "List") {
 		separator := "#"
 		if strings.Contains(source, "#") {
 			separator = "/"
 		}
 		for i, item := range items {
-			of := ""
-			if given == testKind+"List" {
-				of = testKind
-				inheritType(item, fields["apiVersion"])
-			}
-			l.document(file, fmt.Sprintf("%s%sitems[%d]", source, separator, i), item, of)
+			l.document(file, fmt.Sprintf("%s%sitems[%d]", source, separator, i), item)
 		}
 		return
 	}
@@ -115,17 +92,6 @@ func (l *loader) document(file, source string, value any, kind string) {
 	}
 	l.tests++
 	d.read(fields)
-}
-
-// inheritType gives an item of a TestList its apiVersion and kind.
-func inheritType(item, apiVersion any) {
-	if fields, ok := item.(map[string]any); ok {
-		for name, value := range map[string]any{"apiVersion": apiVersion, "kind": testKind} {
-			if _, given := fields[name]; !given {
-				fields[name] = value
-			}
-		}
-	}
 }
 
 // isTest reports whether a document is a test. What was most likely meant as one is an error: a test that is skipped never fails.
