@@ -5,16 +5,10 @@ package crds
 import (
 	"embed"
 	"fmt"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
-
-// RevisionAnnotation on a CustomResourceDefinition is the revision of its schema: a
-// number that grows with each change of it, descriptions left out. It tells which of
-// two definitions of a kind is the newer one.
-const RevisionAnnotation = "gatehouse.dev/schema-revision"
 
 // ApplyCommand is the command that puts the definitions of this program in place.
 const ApplyCommand = "gatehouse manifests --crds | kubectl apply --server-side -f -"
@@ -67,11 +61,4 @@ func each(do func(name string, text []byte) error) error {
 		}
 	}
 	return nil
-}
-
-// Revision is the revision of a definition's schema, and false if it does not say a
-// number.
-func Revision(definition *unstructured.Unstructured) (int, bool) {
-	revision, err := strconv.Atoi(definition.GetAnnotations()[RevisionAnnotation])
-	return revision, err == nil && revision > 0
 }

@@ -1,9 +1,6 @@
 package crds_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -52,14 +49,11 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-func TestEachDefinitionIsLabelledHasARevisionAndStatus(t *testing.T) {
+func TestEachDefinitionIsLabelledAndHasStatus(t *testing.T) {
 	t.Parallel()
 	for _, definition := range all(t) {
 		if definition.GetLabels()["app.kubernetes.io/name"] != "gatehouse" {
 			t.Errorf("%s: the labels are %v", definition.GetName(), definition.GetLabels())
-		}
-		if _, ok := crds.Revision(definition); !ok {
-			t.Errorf("%s: the annotations are %v, without a revision", definition.GetName(), definition.GetAnnotations())
 		}
 		versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 		if len(versions) != 1 {
@@ -116,104 +110,6 @@ func TestYAMLIsAStreamOfAllDefinitions(t *testing.T) {
 	}
 	if !slices.Equal(got, want) || !slices.IsSorted(got) {
 		t.Errorf("the stream has %v, want %v", got, want)
-	}
-}
-
-// TestRevisionIsRaisedWithTheSchema compares each schema with the one that had the revision first. Whoever has changed
-// one raises its schema-revision, in the markers of its Go type, and runs this test with UPDATE_GOLDEN=1.
-func TestRevisionIsRaisedWithTheSchema(t *testing.T) {
-	t.Parallel()
-	const golden = "testdata/revisions.yaml"
-	type entry struct {
-		Revision int    `json:"revision"`
-		SHA256   string `json:"sha256"`
-	}
-	before := map[string]entry{}
-	raw, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict(raw, &before); err != nil {
-		t.Fatal(err)
-	}
-	now := map[string]entry{}
-	for _, definition := range all(t) {
-		revision, _ := crds.Revision(definition)
-		now[definition.GetName()] = entry{revision, digest(t, definition)}
-	}
-	for name, is := range now {
-		if was := before[name]; is.SHA256 != was.SHA256 && is.Revision <= was.Revision {
-			t.Errorf("%s: the definition has changed, and its revision is %d as it was: raise schema-revision in the markers of its type to %d, and run make generate",
-				name, was.Revision, was.Revision+1)
-		}
-	}
-	if os.Getenv("UPDATE_GOLDEN") != "" && !t.Failed() {
-		raw, err := yaml.Marshal(now)
-		if err == nil {
-			err = os.WriteFile(golden, raw, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if !t.Failed() && !maps.Equal(before, now) {
-		t.Errorf("%s is not up to date (hint: run this test with UPDATE_GOLDEN=1): it has\n%v\nand there is\n%v", golden, before, now)
-	}
-}
-
-// digest stands for a definition without its descriptions, which change nothing but what people read.
-func digest(t *testing.T, definition *unstructured.Unstructured) string {
-	t.Helper()
-	spec, _, err := unstructured.NestedMap(definition.Object, "spec")
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := json.Marshal(plain(spec, false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])
-}
-
-// plain is a part of a schema without descriptions. The names of properties are no keywords.
-func plain(value any, names bool) any {
-	switch value := value.(type) {
-	case map[string]any:
-		out := map[string]any{}
-		for name, member := range value {
-			if _, is := member.(string); is && name == "description" && !names {
-				continue
-			}
-			out[name] = plain(member, name == "properties" && !names)
-		}
-		return out
-	case []any:
-		out := make([]any, len(value))
-		for i := range value {
-			out[i] = plain(value[i], false)
-		}
-		return out
-	default:
-		return value
-	}
-}
-
-func TestDigestIsOfWhatASchemaSays(t *testing.T) {
-	t.Parallel()
-	schema := func(description, kind string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-			"description": description,
-			"properties":  map[string]any{"description": map[string]any{"type": kind, "description": description}},
-		}}}
-	}
-	first := digest(t, schema("a", "string"))
-	if second := digest(t, schema("b", "string")); first != second {
-		t.Error("a description counts")
-	}
-	if second := digest(t, schema("a", "integer")); first == second {
-		t.Error("a type of a property does not count")
 	}
 }
 

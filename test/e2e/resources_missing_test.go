@@ -2,17 +2,13 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
@@ -72,57 +68,6 @@ func TestMissingDefinitions(t *testing.T) {
 	w.refuses(t, "red", "no red")
 }
 
-// An old definition drops fields, and conditions and the log of the elected replica say so; a new one is an upgrade that is under way, and nothing is wrong.
-func TestOutdatedDefinitions(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	must(t, w.applyDefinitions(t.Context()))
-	w.createShop(t)
-	const policies = "admissionpolicies.gatehouse.dev"
-	old := definition(t, policies, "", func(schema map[string]any) {
-		spec := schema["properties"].(map[string]any)["spec"].(map[string]any)["properties"].(map[string]any)
-		delete(spec, "variables")
-	})
-	newer := definition(t, "sidecarprofiles.gatehouse.dev", "1000", func(map[string]any) {})
-	for _, text := range []string{old, newer} {
-		kubectl := w.Kubectl(t.Context(), "apply", "--server-side", "--force-conflicts", "--filename", "-")
-		kubectl.Stdin = strings.NewReader(text)
-		if output, err := kubectl.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
-	}
-	c := newResourceInstall(t, w, resourceOptions{}).start(t)
-	must(t, w.apply(t.Context(), policyNamed("red", "object.metadata.name != 'red'", "")+profileNamed("logs")))
-	w.refuses(t, "red", "no red")
-	w.sidecarImages(t, "x")
-	const remedy = "gatehouse manifests --crds | kubectl apply --server-side -f -"
-	w.hasConditions(t, "admissionpolicy", "", "red", "Compiled=True/Compiled", inUse, "Degraded=True/DefinitionOutdated", remedy)
-	if n := c.logged(t, policies, func(l *logLine) bool { return strings.Contains(l.Error, `"`+policies+`"`) && l.Hint != "" }); n != 1 {
-		t.Errorf("%d lines are about the old definition", n)
-	}
-	w.hasConditions(t, "sidecarprofile", "", "logs", "Compiled=True/Compiled", inUse, healthy)
-
-	must(t, w.applyDefinitions(t.Context()))
-	w.hasConditions(t, "admissionpolicy", "", "red", inUse, healthy)
-}
-
-// definition is a CustomResourceDefinition with another revision of its schema ("" for none), and another schema.
-func definition(t *testing.T, name, revision string, change func(schema map[string]any)) string {
-	t.Helper()
-	plural, group, _ := strings.Cut(name, ".")
-	content, err := os.ReadFile(filepath.Join("../../manifests/crds", group+"_"+plural+".yaml"))
-	must(t, err)
-	var fields map[string]any
-	must(t, yaml.Unmarshal(content, &fields))
-	annotations := fields["metadata"].(map[string]any)["annotations"].(map[string]any)
-	annotations["gatehouse.dev/schema-revision"] = revision
-	version := fields["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
-	change(version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any))
-	text, err := json.Marshal(fields)
-	must(t, err)
-	return string(text)
-}
-
 // Without any one of its rights a server says which it is and what to do, and everything else goes on.
 func TestMissingRightsOnCustomResources(t *testing.T) {
 	t.Parallel()
@@ -166,10 +111,6 @@ func TestMissingRightsOnCustomResources(t *testing.T) {
 			without: []missingRight{{"leases", "update"}, {"leases", "create"}},
 			says:    "cannot take part in the election by Lease", hint: "must allow create, get and update of leases in coordination.k8s.io",
 			unready: "has no caBundle", goesOn: true, // which only who is elected writes
-		},
-		"definitions": {
-			without: []missingRight{{"customresourcedefinitions", "get"}},
-			says:    "customresourcedefinitions", hint: "allow the ServiceAccount to get customresourcedefinitions",
 		},
 		"pods": {
 			without: []missingRight{{"pods", "list"}},

@@ -12,7 +12,6 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghat,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=2"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -79,7 +78,6 @@ type AccessTokenSpec struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghtr,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=3"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`

@@ -25,7 +25,6 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghsp,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=2"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`

@@ -44,9 +44,6 @@ const (
 	// RuleChangedReason is a reason of Degraded: an exception names a rule by its index,
 	// and the expression at this index has changed since the exception was last changed.
 	RuleChangedReason = "RuleChanged"
-	// OutdatedReason is a reason of Degraded: the CustomResourceDefinition in the
-	// cluster belongs to another version of Gatehouse.
-	OutdatedReason = "DefinitionOutdated"
 	// HealthyReason is a reason of Degraded: there is no problem.
 	HealthyReason = "Healthy"
 )

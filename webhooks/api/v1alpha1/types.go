@@ -46,7 +46,6 @@ var GroupVersion = schema.GroupVersion{Group: "gatehouse.dev", Version: "v1alpha
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghap,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=6"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -257,7 +256,6 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghapb,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=3"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -305,7 +303,6 @@ type AdmissionPolicyBindingList struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ghpe,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=3"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`

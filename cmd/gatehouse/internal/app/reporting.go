@@ -43,7 +43,7 @@ func (w *wiring) addStatus(ctx context.Context) error {
 		return fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
 	}
 	cfg := status.Config{
-		Client: objects, Leases: client.CoordinationV1(), Namespace: w.ownNamespace(), Group: install.DefaultGroup, Replica: replicaName(w.replica),
+		Client: objects, Leases: client.CoordinationV1(), Namespace: w.ownNamespace(), Replica: replicaName(w.replica),
 		Record: w.events(ctx, client).Write, Log: w.log,
 	}
 	var reports *status.Controller
@@ -54,9 +54,7 @@ func (w *wiring) addStatus(ctx context.Context) error {
 	if cfg.Pods, err = w.addPodCounts(changed); err != nil {
 		return err
 	}
-	if reports, err = status.New(cfg); err != nil {
-		return err
-	}
+	reports = status.New(cfg)
 	w.add(part{metrics: reports, run: endless(reports.Run), lead: reports.Lead})
 	w.reviews.CustomResources = crdadmission.New(w.current.Config.Load)
 	w.reconciler.Resources, w.reconciler.Report, w.reconciler.NotSent = w.lookups.Resources(), reports.Use, w.called.notSent

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
@@ -30,9 +31,7 @@ type view struct {
 
 	// others are the other replicas that are alive, by name.
 	others []*replica
-	// outdated are the kinds whose CustomResourceDefinition in the cluster is older than that of this version, each with what to do.
-	outdated map[string]string
-	now      time.Time
+	now    time.Time
 }
 
 // conditions returns those of an object with this status, without their
@@ -142,10 +141,6 @@ func (v *view) degraded(o *outcome, f *fields) metav1.Condition {
 		reasons = append(reasons, v1alpha1.PreviousVersionReason)
 		remarks = append(remarks, "the last version without errors is used, in place of the object as it is now")
 	}
-	if text := v.outdated[o.Kind]; text != "" {
-		reasons = append(reasons, v1alpha1.OutdatedReason)
-		remarks = append(remarks, text)
-	}
 	if len(o.NotSent) > 0 {
 		reasons = append(reasons, v1alpha1.NotSentReason)
 		remarks = append(remarks, o.NotSent...)
@@ -188,23 +183,10 @@ func joinRemarks(remarks []string) string {
 
 // find returns the condition of a type, the zero one if there is none.
 func find(all []metav1.Condition, kind string) metav1.Condition {
-	for i := range all {
-		if all[i].Type == kind {
-			return all[i]
-		}
+	if found := meta.FindStatusCondition(all, kind); found != nil {
+		return *found
 	}
 	return metav1.Condition{}
-}
-
-// setTransitionTimes sets the lastTransitionTime of conditions: the one in the cluster for
-// a status that does not change.
-func setTransitionTimes(wanted, before []metav1.Condition, now time.Time) {
-	for i := range wanted {
-		wanted[i].LastTransitionTime = stamp(now)
-		if b := find(before, wanted[i].Type); b.Status == wanted[i].Status && !b.LastTransitionTime.IsZero() {
-			wanted[i].LastTransitionTime = b.LastTransitionTime
-		}
-	}
 }
 
 // stamp returns a time with the precision of a status.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -85,12 +86,10 @@ func (w *writer) wanted(v *view, o *outcome, found *fields) (*fields, time.Time)
 	if !again.IsZero() {
 		return nil, again
 	}
-	setTransitionTimes(conditions, found.Conditions, v.now)
-	f := &fields{ObjectStatus: v1alpha1.ObjectStatus{ObservedGeneration: o.Generation, Conditions: conditions}}
-	if v.outdated[o.Kind] != "" {
-		// The definition may lack a field, and then the API server drops it or refuses the whole status.
-		f.Audit, f.Pods, f.Rules = found.Audit, found.Pods, found.recordedRules(o)
-		return f, time.Time{}
+	f := &fields{ObjectStatus: v1alpha1.ObjectStatus{ObservedGeneration: o.Generation, Conditions: slices.Clone(found.Conditions)}}
+	for _, c := range conditions {
+		c.LastTransitionTime = stamp(v.now)
+		meta.SetStatusCondition(&f.Conditions, c)
 	}
 	f.Rules = policy.RecordRules(found.recordedRules(o), o.Rules)
 	switch o.Kind {
@@ -163,5 +162,5 @@ func (w *writer) apply(ctx context.Context, o *outcome, e *entry, f *fields) (*u
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": o.Kind, "metadata": metadata, "status": status,
 	}}
-	return w.resource(o.Kind, o.Namespace).ApplyStatus(ctx, o.Name, object, metav1.ApplyOptions{FieldManager: w.c.manager, Force: true})
+	return w.resource(o.Kind, o.Namespace).ApplyStatus(ctx, o.Name, object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 }

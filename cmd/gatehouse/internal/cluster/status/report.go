@@ -13,6 +13,7 @@ import (
 	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
@@ -70,21 +71,15 @@ func (c *Controller) Run(ctx context.Context) {
 
 func (c *Controller) writeReport(ctx context.Context) error {
 	lease := coordinationv1ac.Lease(c.lease, c.cfg.Namespace).
-		WithLabels(map[string]string{reportLabel: c.cfg.Group}).
-		WithAnnotations(c.annotations()).
+		WithLabels(map[string]string{reportLabel: install.DefaultGroup}).
+		WithAnnotations(map[string]string{digestAnnotation: c.current().Digest}).
 		WithSpec(coordinationv1ac.LeaseSpec().
 			WithHolderIdentity(c.cfg.Replica).
 			WithLeaseDurationSeconds(int32(heartbeatTimeout / time.Second)).
 			WithRenewTime(metav1.NewMicroTime(time.Now())))
 	// The Lease is ours alone: whatever else is in these fields is a mistake.
-	_, err := c.cfg.Leases.Leases(c.cfg.Namespace).Apply(ctx, lease, metav1.ApplyOptions{FieldManager: c.manager, Force: true})
+	_, err := c.cfg.Leases.Leases(c.cfg.Namespace).Apply(ctx, lease, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	return err
-}
-
-// annotations returns those of the report.
-func (c *Controller) annotations() map[string]string {
-	current := c.current()
-	return map[string]string{digestAnnotation: current.Digest}
 }
 
 // removeReport removes the report, so that nobody waits for this process. Where it cannot,
@@ -126,7 +121,7 @@ func (r *replica) isAlive(now time.Time) bool { return now.Sub(r.seen) <= heartb
 // listReplicas reads the reports of the other processes. It returns what was known of them and is new, by the names of their
 // Leases, and calls stale with those of processes that are gone.
 func (c *Controller) listReplicas(ctx context.Context, leases typedcoordinationv1.LeasesGetter, known map[string]*replica, digest string, stale func(*coordinationv1.Lease)) (map[string]*replica, error) {
-	selector := labels.SelectorFromSet(labels.Set{reportLabel: c.cfg.Group}).String()
+	selector := labels.SelectorFromSet(labels.Set{reportLabel: install.DefaultGroup}).String()
 	list, err := leases.Leases(c.cfg.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, err

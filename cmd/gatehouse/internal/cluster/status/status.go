@@ -13,11 +13,15 @@ import (
 	"k8s.io/client-go/dynamic"
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
+
+// fieldManager is that of all replicas, so that each goes on where another one ended.
+const fieldManager = "gatehouse-status"
 
 // maxError bounds text of other programs in the log, in bytes.
 const maxError = 500
@@ -29,9 +33,8 @@ type Config struct {
 	Client dynamic.Interface
 	// Leases are where replicas report.
 	Leases typedcoordinationv1.LeasesGetter
-	// Namespace is that of the Leases, and Group is the name of the install in it:
-	// its replicas have both in common.
-	Namespace, Group string
+	// Namespace is that of the Leases.
+	Namespace string
 	// Replica is the name of this process: that of its pod.
 	Replica string
 	// Record writes an Event, of type Warning or Normal. It does not block.
@@ -49,18 +52,16 @@ type Config struct {
 // resources while this replica is elected. It is safe for concurrent use.
 //
 // Each process keeps a Lease of its own in the namespace. The elected one reads these Leases and
-// writes status, by server-side apply under a field manager of this install.
+// writes status, by server-side apply.
 //
 // The rights that it needs: in the namespace, delete, list and patch of leases in
 // coordination.k8s.io; in the cluster, get and list of the kinds of gatehouse.dev, patch of
-// their status and get of their definitions.
+// their status.
 type Controller struct {
-	cfg         Config
-	manager     string
-	lease       string // the name of our own Lease
-	definitions []definition
-	problems    *problemlog.Log
-	writes      *prometheus.CounterVec
+	cfg      Config
+	lease    string // the name of our own Lease
+	problems *problemlog.Log
+	writes   *prometheus.CounterVec
 	// reported and changed receive a value after a new report: each has one receiver, and a buffer
 	// of one value.
 	reported, changed chan struct{}
@@ -92,14 +93,10 @@ type outcome struct {
 	since time.Time
 }
 
-// New returns a Controller. It sends no request yet. The error is about the definitions in this program.
-func New(cfg Config) (*Controller, error) {
-	all, err := definitions()
-	if err != nil {
-		return nil, err
-	}
+// New returns a Controller. It sends no request yet.
+func New(cfg Config) *Controller {
 	c := &Controller{
-		cfg: cfg, manager: managerOf(cfg.Namespace, cfg.Group), lease: shortenName(cfg.Group+"-report-"+cfg.Replica, maxLeaseName), definitions: all,
+		cfg: cfg, lease: install.DefaultGroup + "-report-" + cfg.Replica,
 		problems: problemlog.New(cfg.Log, "status"),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_status_writes_total",
@@ -111,7 +108,7 @@ func New(cfg Config) (*Controller, error) {
 	for _, r := range []result{written, conflict, failed} {
 		c.writes.WithLabelValues(string(r))
 	}
-	return c, nil
+	return c
 }
 
 // Describe implements prometheus.Collector.

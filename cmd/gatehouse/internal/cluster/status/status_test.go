@@ -26,17 +26,15 @@ func TestConditions(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		outcome    Outcome
-		outdated   string // the kind of the definition that is
 		want       string
 		wantEvents []string
 		inMessage  string // of Compiled or Degraded
 	}{
-		{"fine", Outcome{Use: Current}, "", healthy, nil, "There are no problems."},
-		{"warnings", Outcome{Use: Current, Findings: warning}, "", "Compiled True Warnings, Ready True InUse, Degraded True Warnings", nil, "warning: spec.rules[0]: matches nothing (hint: look)"},
+		{"fine", Outcome{Use: Current}, healthy, nil, "There are no problems."},
+		{"warnings", Outcome{Use: Current, Findings: warning}, "Compiled True Warnings, Ready True InUse, Degraded True Warnings", nil, "warning: spec.rules[0]: matches nothing (hint: look)"},
 		{
 			"never used",
 			Outcome{Use: Unused, Findings: diagnostic.List{{Severity: diagnostic.Error, Message: "bad"}, warning[0]}},
-			"",
 			"Compiled False Invalid, Ready False NotUsed, Degraded False NotUsed",
 			[]string{"Warning Invalid SidecarProfile p: bad\nwarning: spec.rules[0]: matches nothing (hint: look)"},
 			"bad\nwarning: spec",
@@ -44,38 +42,20 @@ func TestConditions(t *testing.T) {
 		{
 			"not sent",
 			Outcome{Use: Current, NotSent: []string{"nobody sends configmaps"}},
-			"", "Compiled True Compiled, Ready True InUse, Degraded True NotSent",
+			"Compiled True Compiled, Ready True InUse, Degraded True NotSent",
 			[]string{"Warning NotSent SidecarProfile p: nobody sends configmaps"},
 			"nobody sends configmaps",
 		},
 		{
 			"what it costs",
 			Outcome{Use: Current, Warnings: []string{"it matches every resource"}},
-			"", "Compiled True Compiled, Ready True InUse, Degraded True Warnings",
+			"Compiled True Compiled, Ready True InUse, Degraded True Warnings",
 			nil, "it matches every resource",
 		},
-		{
-			"definition outdated",
-			Outcome{Use: Current},
-			"SidecarProfile",
-			"Compiled True Compiled, Ready True InUse, Degraded True DefinitionOutdated",
-			nil, // the definition has a line in the log
-			"drops fields that it lacks (hint: apply it: gatehouse manifests --crds",
-		},
-		{"another definition outdated", Outcome{Use: Current}, "AccessToken", healthy, nil, "no problems"},
-		{
-			"all of it",
-			Outcome{Use: Current, Findings: warning, NotSent: []string{"unsent"}},
-			"SidecarProfile",
-			"Compiled True Warnings, Ready True InUse, Degraded True DefinitionOutdated",
-			nil,
-			"kubectl apply --server-side -f -)\nunsent\nwarning: spec.rules[0]: matches nothing (hint: look)",
-		},
-		{"very many errors", Outcome{Use: Unused, Findings: long}, "", "Compiled False Invalid, Ready False NotUsed, Degraded False NotUsed", nil, "\nand 991 more"},
+		{"very many errors", Outcome{Use: Unused, Findings: long}, "Compiled False Invalid, Ready False NotUsed, Degraded False NotUsed", nil, "\nand 991 more"},
 		{
 			"a token where none should be",
 			Outcome{Use: Current, Findings: diagnostic.List{{Severity: diagnostic.Warning, Message: "gatehouse_ci_unq3zlo745dva5breddgfhhzitomcrrzpxtpo67a7xgobgi"}}},
-			"",
 			"Compiled True Warnings, Ready True InUse, Degraded True Warnings", nil, "warning: gatehouse_…",
 		},
 	} {
@@ -85,9 +65,6 @@ func TestConditions(t *testing.T) {
 				o := w.create("SidecarProfile", "p")
 				tc.outcome.Object = o
 				a := w.start(t, "a")
-				if tc.outdated != "" {
-					w.define(tc.outdated, 0)
-				}
 				a.Use(Report{Digest: "1", Outcomes: []Outcome{tc.outcome}})
 				elected()
 				got := w.wantStatus(t, o, "observed 1, "+tc.want)

@@ -23,7 +23,6 @@ import (
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/leader"
-	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -44,17 +43,13 @@ type world struct {
 var (
 	leases = fakeapi.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases"), Kind: "Lease", Namespaced: true}
 
-	crdResource = fakeapi.Resource{
-		GroupVersionResource: schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, Kind: "CustomResourceDefinition",
-	}
-
 	errForbidden = apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no rule allows it"))
 	errUnserved  = fakeapi.Unserved(schema.GroupResource{})
 	errAway      = errors.New("connection refused")
 )
 
 func newServer() *fakeapi.Server {
-	s := fakeapi.New(leases, crdResource)
+	s := fakeapi.New(leases)
 	for _, gvk := range config.ResourceKinds() {
 		s.Serve(resourceFor(gvk.Kind))
 	}
@@ -63,13 +58,6 @@ func newServer() *fakeapi.Server {
 
 func resourceFor(kind string) fakeapi.Resource {
 	return fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource(resourceOf(kind)), Kind: kind, Namespaced: kind == "PolicyException"}
-}
-
-// define stores the definition of a kind, with a revision of its schema.
-func (w *world) define(kind string, revision int) {
-	w.Put(map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{
-		"name": resourceOf(kind) + ".gatehouse.dev", "annotations": map[string]any{crds.RevisionAnnotation: fmt.Sprint(revision)},
-	}})
 }
 
 // create creates a custom resource.
@@ -198,12 +186,10 @@ func (w *world) start(t *testing.T, replica string) *process {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Client: client, Leases: leases, Namespace: "gatehouse-system", Group: "gatehouse", Replica: replica,
+		Client: client, Leases: leases, Namespace: "gatehouse-system", Replica: replica,
 		Record: w.events.record, Log: slog.New(slog.NewTextHandler(p.log, nil)),
 	}
-	if p.Controller, err = New(cfg); err != nil {
-		t.Fatal(err)
-	}
+	p.Controller = New(cfg)
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(w.ctx)
 	candidate := leader.New(leader.Config{Leases: leases, Namespace: cfg.Namespace, Name: "gatehouse-leader", Replica: replica, Log: cfg.Log})

@@ -15,10 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -47,14 +48,11 @@ var errNoStatus = errors.New("the kind has no subresource status")
 // writer writes status while this replica is elected. It belongs to one goroutine.
 type writer struct {
 	c *Controller
-	// retries are the next attempts after failures, by kind and by object.
-	retries  map[string]attempt
+	// backoff delays attempts after failures, by kind and by object.
+	backoff  *flowcontrol.Backoff
 	replicas map[string]*replica // by the name of the Lease
 	listed   map[string]time.Time
 	known    map[key]*entry
-	// outdated are the kinds with an outdated definition, as of compared.
-	outdated map[string]string
-	compared time.Time
 	next     time.Time
 }
 
@@ -62,8 +60,9 @@ type writer struct {
 // runs.
 func (c *Controller) Lead(ctx context.Context) {
 	w := &writer{
-		c: c, retries: map[string]attempt{}, replicas: map[string]*replica{},
-		listed: map[string]time.Time{}, known: map[key]*entry{}, outdated: map[string]string{},
+		// The jitter keeps objects from being tried in step.
+		c: c, backoff: flowcontrol.NewBackOffWithJitter(firstRetry, maxRetry, 0.2), replicas: map[string]*replica{},
+		listed: map[string]time.Time{}, known: map[key]*entry{},
 	}
 	for ctx.Err() == nil {
 		w.next = time.Now().Add(pollPause)
@@ -87,33 +86,18 @@ func (w *writer) wakeAt(t time.Time) {
 	}
 }
 
-// attempt is when something that failed is tried again, and how long the pause before is.
-type attempt struct {
-	at    time.Time
-	pause time.Duration
-}
-
 // retry postpones the next attempt at something, longer each time.
 func (w *writer) retry(id string) {
-	pause := min(max(firstRetry, 2*w.retries[id].pause), maxRetry)
-	at := time.Now().Add(wait.Jitter(pause, 0.2)) // so that replicas do not ask in step
-	w.retries[id] = attempt{at, pause}
-	w.wakeAt(at)
+	w.backoff.Next(id, time.Now())
+	w.wakeAt(time.Now().Add(w.backoff.Get(id)))
 }
 
 // isWaiting reports whether the next attempt at something is not due.
-func (w *writer) isWaiting(id string) bool {
-	at := w.retries[id].at
-	if !time.Now().Before(at) {
-		return false
-	}
-	w.wakeAt(at)
-	return true
-}
+func (w *writer) isWaiting(id string) bool { return w.backoff.IsInBackOffSinceUpdate(id, time.Now()) }
 
 // reconcile writes what is due.
 func (w *writer) reconcile(ctx context.Context, current *current) {
-	what := fmt.Sprintf("list the Leases with label %s=%s in namespace %q, by which replicas report", reportLabel, w.c.cfg.Group, w.c.cfg.Namespace)
+	what := fmt.Sprintf("list the Leases with label %s=%s in namespace %q, by which replicas report", reportLabel, install.DefaultGroup, w.c.cfg.Namespace)
 	if w.isWaiting(what) {
 		return
 	}
@@ -126,8 +110,7 @@ func (w *writer) reconcile(ctx context.Context, current *current) {
 	}
 	w.recover(what, what)
 	w.replicas = replicas
-	w.compareDefinitions(ctx)
-	v := &view{current: current, outdated: w.outdated, now: time.Now()}
+	v := &view{current: current, now: time.Now()}
 	for _, one := range w.replicas {
 		if one.isAlive(v.now) {
 			v.others = append(v.others, one)
@@ -140,7 +123,7 @@ func (w *writer) reconcile(ctx context.Context, current *current) {
 	for k := range w.known {
 		if v.byKey[k] == nil {
 			delete(w.known, k)
-			delete(w.retries, idOf(k))
+			w.backoff.DeleteEntry(idOf(k))
 		}
 	}
 	for _, o := range v.outcomes {
@@ -238,7 +221,7 @@ func (w *writer) update(ctx context.Context, v *view, o *outcome) {
 		before := e.fields
 		e.observe(object)
 		w.recover(o.Kind, what)
-		delete(w.retries, idOf(k))
+		w.backoff.DeleteEntry(idOf(k))
 		w.announce(o, &before, f)
 	case apierr.Conflict:
 		outcome, e.stale = conflict, true
@@ -316,6 +299,6 @@ func (w *writer) failed(ctx context.Context, kind, what string, err error) {
 
 // recover ends the pauses after failures.
 func (w *writer) recover(id, what string) {
-	delete(w.retries, id)
+	w.backoff.DeleteEntry(id)
 	w.c.problems.Recover(what)
 }
