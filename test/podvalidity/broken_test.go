@@ -331,7 +331,6 @@ func brokenProfiles() []row {
 		{"labels: value", labels, `a: "x y"`, ".labels[a]"},
 		{"labels: key", labels, `"a b": c`, ".labels[a b]"},
 		{"annotations: key", annotations, `"a b": c`, ".annotations[a b]"},
-		{"annotations: AppArmor of a container", annotations, `container.apparmor.security.beta.kubernetes.io/app: strict`, ".annotations[container.apparmor.security.beta.kubernetes.io/app]"},
 	}
 }
 

@@ -65,7 +65,7 @@ func (r *renderer) render() rendering {
 	in.Params = params
 	rendered, err := p.Render(func(t *template.Tree) ([]byte, error) { return t.Append(nil, in) })
 	if err != nil {
-		return r.classifyFailure(in, err)
+		return r.classifyFailure(err)
 	}
 	if conflicts := r.checkLabels(rendered); len(conflicts) > 0 {
 		return rendering{conflicts: conflicts}
@@ -120,25 +120,14 @@ func (r *renderer) checkParameters(invalid []template.Invalid) Reason {
 }
 
 // classifyFailure returns the reason why the profile cannot be rendered for the pod. What fails on
-// this pod every time is a conflict, and all of it is named.
-func (r *renderer) classifyFailure(in *template.Input, err error) rendering {
-	p := r.profile
-	var conflicts []inject.Conflict
-	const most = 5
-	for _, t := range p.Trees() {
-		_, err := t.Append(nil, in)
-		failed, _ := errors.AsType[template.EvaluationErrors](err)
-		for _, e := range failed {
-			if len(conflicts) < most {
-				conflicts = append(conflicts, inject.Conflict{Message: fmt.Sprintf("sidecar profile %q cannot be rendered for this pod: %v", p.Name, e)})
-			}
-		}
-	}
-	if len(conflicts) > 0 {
-		return rendering{conflicts: conflicts}
+// this pod every time is a conflict.
+func (r *renderer) classifyFailure(err error) rendering {
+	name := r.profile.Name
+	if failed, ok := errors.AsType[*template.EvaluationError](err); ok {
+		return rendering{conflicts: []inject.Conflict{{Message: fmt.Sprintf("sidecar profile %q cannot be rendered for this pod: %v", name, failed)}}}
 	}
 	r.report.verdict.Detail = err.Error()
-	r.report.messages.cannotDecide(fmt.Errorf("sidecar profile %q: %w", p.Name, err))
+	r.report.messages.cannotDecide(fmt.Errorf("sidecar profile %q: %w", name, err))
 	return rendering{reason: Unknown}
 }
 

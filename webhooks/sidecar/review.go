@@ -68,37 +68,27 @@ func (d Decision) Response() admission.Response {
 }
 
 // audit returns the reason of every profile, by name: "log-shipper=applied,mesh=not-asked".
-// Where there are too many, those that select the pod come first and the rest is
+// Where there are too many, only those that select the pod are given and the rest is
 // counted, as are those that are excluded by labels in a large set.
 func (d *Decision) audit() string {
-	var b strings.Builder
-	size := 0
-	for i := range d.Verdicts {
-		size += len(d.Verdicts[i].Profile) + len(d.Verdicts[i].Reason) + 2
+	text, left := d.reasons(func(Reason) bool { return true })
+	if left > d.NotSelected {
+		text, _ = d.reasons(Reason.Selected)
 	}
-	left := d.NotSelected
-	const buffer = len(",+2147483647")
-	b.Grow(min(size+buffer, maxAudit))
-	if size+buffer <= maxAudit {
-		for i := range d.Verdicts {
-			d.Verdicts[i].write(&b)
+	return text
+}
+
+// reasons returns the reasons of a sort, as many as there is room for, and the number of those that are left out.
+func (d *Decision) reasons(of func(Reason) bool) (text string, left int) {
+	var b strings.Builder
+	left = d.NotSelected
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		if !of(v.Reason) || b.Len()+len(v.Profile)+len(v.Reason) > maxAudit-len(",=,+2147483647") {
+			left++
+			continue
 		}
-	} else {
-		full := false
-		for _, selected := range []bool{true, false} {
-			for i := range d.Verdicts {
-				v := &d.Verdicts[i]
-				if v.Reason.Selected() != selected {
-					continue
-				}
-				full = full || b.Len()+len(v.Profile)+len(v.Reason)+2 > maxAudit-buffer
-				if full {
-					left++
-					continue
-				}
-				v.write(&b)
-			}
-		}
+		v.write(&b)
 	}
 	if left > 0 {
 		if b.Len() > 0 {
@@ -107,7 +97,7 @@ func (d *Decision) audit() string {
 		b.WriteByte('+')
 		b.WriteString(strconv.Itoa(left))
 	}
-	return b.String()
+	return b.String(), left
 }
 
 func (v *Verdict) write(b *strings.Builder) {

@@ -43,7 +43,7 @@ func TestTypeOf(t *testing.T) {
 	}
 	for kind, want := range map[schema.GroupVersionKind]bool{
 		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}: true,
-		{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}:             true,
+		{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}:             false,
 		{Group: "autoscaling", Version: "v1", Kind: "Scale"}:                             true,
 		{Group: "example.com", Version: "v1", Kind: "Pod"}:                               false,
 		{Version: "v2", Kind: "Pod"}:                                                     false,

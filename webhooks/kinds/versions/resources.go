@@ -67,22 +67,6 @@ var resources = sync.OnceValue(func() map[schema.GroupResource][]served {
 	return out
 })
 
-// InV1Alone reports whether everything in the API group is served in v1 and in no
-// other version, so that a rule that names another matches nothing.
-func InV1Alone(group string) bool {
-	found := false
-	for resource, versions := range resources() {
-		if resource.Group != group {
-			continue
-		}
-		found = true
-		if slices.ContainsFunc(versions, func(v served) bool { return v.version != "v1" }) {
-			return false
-		}
-	}
-	return found && group != eventsGroup // its objects are served in another group, too
-}
-
 // Of returns the resource and those that are equivalent to it, in the order in
 // which the API server looks through them. It returns nil if the resource is not
 // one that Kubernetes 1.35 to 1.37 serve: nothing is known about it then.

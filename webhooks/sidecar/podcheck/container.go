@@ -212,16 +212,6 @@ func (c *Checker) localhostProfile(path string, is bool, profile *string) {
 	}
 }
 
-// AppArmorAnnotation checks the annotation that says for a container what its
-// field can say.
-func (c *Checker) AppArmorAnnotation(path, value string) {
-	if value != "" && value != corev1.DeprecatedAppArmorBetaProfileRuntimeDefault && value != corev1.DeprecatedAppArmorBetaProfileNameUnconfined &&
-		!strings.HasPrefix(value, corev1.DeprecatedAppArmorBetaProfileNamePrefix) {
-		c.error(path, "", "%q is invalid: must be %q, %q, or %q with the name of a profile", value,
-			corev1.DeprecatedAppArmorBetaProfileRuntimeDefault, corev1.DeprecatedAppArmorBetaProfileNameUnconfined, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
-	}
-}
-
 func (c *Checker) startupOrLivenessProbe(path string, p *corev1.Probe) {
 	c.oneHandler(path, &p.ProbeHandler)
 	if p.SuccessThreshold > 1 {

@@ -247,9 +247,6 @@ func (c *compiler) checkMetadata(sample []byte) {
 		for _, message := range validation.IsQualifiedName(strings.ToLower(key)) {
 			c.error(at, "", "%q: %s", key, message)
 		}
-		if strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) {
-			c.check.AppArmorAnnotation(at, m.Annotations[key])
-		}
 		if podtext.IsReservedAnnotation(key) {
 			c.error(at, "", "a profile cannot set the annotation %q", key)
 		}

@@ -79,14 +79,6 @@ func (s *Scope) explain(message string, at diagnostic.Place, use use) (text, hin
 
 // declared returns a hint for a name that is not.
 func (s *Scope) declared(name string, use use) string {
-	switch name {
-	case "object", "oldObject", "request":
-		return `did you mean "pod"?`
-	case "namespaceObject":
-		return `did you mean "namespace"?`
-	case "authorizer":
-		return "only policies have an authorizer"
-	}
 	if slices.Contains(s.presets, name) {
 		return fmt.Sprintf("did you mean %q?", "presets."+name)
 	}

@@ -51,21 +51,6 @@ func (e *EvaluationError) Error() string {
 // that it is from.
 func inProfile(path string) string { return "the profile's " + path }
 
-// EvaluationErrors are the errors of a tree, in the order of the template.
-type EvaluationErrors []*EvaluationError
-
-// Error returns all of them, one a line.
-func (e EvaluationErrors) Error() string { return errors.Join(e.Unwrap()...).Error() }
-
-// Unwrap returns the errors.
-func (e EvaluationErrors) Unwrap() []error {
-	all := make([]error, len(e))
-	for i, one := range e {
-		all[i] = one
-	}
-	return all
-}
-
 // Namespace is what expressions see of a namespace.
 type Namespace struct {
 	Name        string

@@ -192,16 +192,7 @@ func (r *report) checkType(path string, kind v1alpha1.ParameterType) bool {
 		r.errorf(path, "", "is required: one of %s", strings.Join(known, ", "))
 		return false
 	}
-	hint := diagnostic.DidYouMean(string(kind), known...)
-	switch kind { //nolint:exhaustive // none of these is a type
-	case "int", "number":
-		hint = `did you mean "integer"?`
-	case "bool":
-		hint = `did you mean "boolean"?`
-	case "text":
-		hint = `did you mean "string"?`
-	}
-	r.errorf(path, hint, "%q is not a type: expected one of %s",
+	r.errorf(path, diagnostic.DidYouMean(string(kind), known...), "%q is not a type: expected one of %s",
 		strict.Cut(string(kind), mostQuoted), strings.Join(known, ", "))
 	return false
 }

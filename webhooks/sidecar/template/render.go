@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,7 +10,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
@@ -17,7 +17,6 @@ type nodeKind byte
 
 const (
 	literalNode nodeKind = iota
-	absentNode
 	textNode
 	listNode
 	objectNode
@@ -34,8 +33,6 @@ type node struct {
 	path  string
 	parts []piece
 	place place
-	// trusted is true if every result of the expression fits the place.
-	trusted bool
 }
 
 // child is an element, or a member with its name and colon.
@@ -56,9 +53,6 @@ type piece struct {
 func (n node) fold(begin, end byte) node {
 	children := make([]child, 0, len(n.children))
 	for _, c := range n.children {
-		if c.kind == absentNode {
-			continue
-		}
 		if last := len(children) - 1; c.kind == literalNode {
 			if last >= 0 && children[last].kind == literalNode {
 				children[last].literal = c.appendLiteral(append(children[last].literal, ','))
@@ -83,8 +77,8 @@ func (n node) fold(begin, end byte) node {
 func (c *child) appendLiteral(dst []byte) []byte { return append(append(dst, c.key...), c.literal...) }
 
 // Append appends the JSON of the tree for the input to dst. A whole value that is
-// left out is null. The error is an EvaluationErrors, not longer than some; or it is
-// ErrCannotDecide, if nothing else is known to be wrong.
+// left out is null. The error is the first EvaluationError; or it is ErrCannotDecide, if
+// nothing else is known to be wrong.
 func (t *Tree) Append(dst []byte, in *Input) ([]byte, error) {
 	if t.root.kind == literalNode {
 		return append(dst, t.root.literal...), nil
@@ -94,7 +88,7 @@ func (t *Tree) Append(dst []byte, in *Input) ([]byte, error) {
 	}
 	r := rendering{in: in}
 	out := t.render(dst, &r)
-	if err := r.err(); err != nil {
+	if err := cmp.Or(r.failed, r.unknown); err != nil {
 		return dst, err
 	}
 	return out, nil
@@ -108,41 +102,26 @@ func (t *Tree) render(dst []byte, r *rendering) []byte {
 	return out
 }
 
-// maxFailures is how many EvaluationErrors a rendering comes to before it is
-// given up: more than a person mends in one go, and little to send.
-const maxFailures = 5
-
-// rendering is one rendering of a tree, or a part of one. After a failure, what
-// is rendered is of no use, and what follows is only looked at for more.
+// rendering is one rendering of a tree. After a failure, what is rendered is of no use, and what
+// follows is only looked at for an EvaluationError: an expression without a result for this pod is
+// certain, whatever could not be decided about others.
 type rendering struct {
 	in *Input
 	// sample says that a value that fits stands for one that cannot be rendered.
 	sample bool
-	failed EvaluationErrors
-	// unknown is the first error that is no EvaluationError.
-	unknown error
+	// failed is the first EvaluationError, and unknown the first other error.
+	failed, unknown error
 }
 
-// fail notes an error, and of two that are alike the first.
+// fail notes an error.
 func (r *rendering) fail(err error) {
-	failed, ok := errors.AsType[*EvaluationError](err)
-	switch {
-	case !ok && r.unknown == nil:
-		r.unknown = err
-	case ok && !slices.ContainsFunc(r.failed, func(other *EvaluationError) bool { return *other == *failed }):
-		r.failed = append(r.failed, failed)
+	into := &r.unknown
+	if _, ok := errors.AsType[*EvaluationError](err); ok {
+		into = &r.failed
 	}
-}
-
-func (r *rendering) isAborted() bool { return len(r.failed) >= maxFailures }
-
-// err returns what failed. An expression without a result for this pod is certain,
-// whatever could not be decided about others.
-func (r *rendering) err() error {
-	if len(r.failed) == 0 {
-		return r.unknown
+	if *into == nil {
+		*into = err
 	}
-	return r.failed
 }
 
 // append appends the JSON of the value. Not present is a value to be left out,
@@ -151,8 +130,6 @@ func (n *node) append(dst []byte, r *rendering) (out []byte, present bool) {
 	switch n.kind {
 	case literalNode:
 		return append(dst, n.literal...), true
-	case absentNode:
-		return dst, false
 	case textNode:
 		return n.appendText(dst, r)
 	case listNode:
@@ -168,7 +145,7 @@ func (n *node) appendChildren(dst []byte, r *rendering, begin, end byte) (out []
 	dst = append(dst, begin)
 	first := true
 	for i := range n.children {
-		if r.isAborted() {
+		if r.failed != nil {
 			break
 		}
 		c := &n.children[i]
@@ -191,18 +168,11 @@ func (n *node) appendText(dst []byte, r *rendering) (out []byte, present bool) {
 		v := n.sample(r.in)
 		return appendPresent(dst, v)
 	}
-	if len(n.parts) > 1 && n.trusted {
-		text, ok := n.text(r)
-		if !ok {
-			return dst, false
-		}
-		return rawjson.AppendString(dst, text), true
-	}
 	v, ok := n.result(r)
 	if !ok {
 		return dst, false
 	}
-	if !n.trusted && !n.place.accepts(v) {
+	if !n.place.accepts(v) {
 		i := slices.IndexFunc(n.parts, func(p piece) bool { return p.expression != nil })
 		r.fail(n.parts[i].expression.failed(n.path, "results in "+quote(v)+", expected "+n.place.expected()))
 		return dst, false
@@ -262,23 +232,6 @@ func (n *node) text(r *rendering) (string, bool) {
 	return string(text), true
 }
 
-// isTrusted reports whether what the text results in need not be looked at, because
-// its type says that it fits, or its parameter has been held to the same form.
-func (n *node) isTrusted() bool {
-	switch {
-	case n.place.t == nil:
-		return true
-	case len(n.parts) > 1:
-		return n.place.isString()
-	}
-	e := n.parts[0].expression
-	if n.place.isQuantity() {
-		return e.program == nil && e.kind == v1alpha1.QuantityParameter
-	}
-	kind, known, _ := staticKind(e.output)
-	return known && (kind == types.StringKind && n.place.isString() || kind == types.BoolKind && n.place.fits(kind))
-}
-
 // Sample returns the JSON of the tree for checks when a profile is loaded: for a
 // plausible pod and namespace, and the defaults of the parameters or plausible
 // values. Where an expression has no result for these, a value that fits the
@@ -304,50 +257,17 @@ const samplePod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"app-7c5dd
 	`"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"default","serviceAccount":"default",` +
 	`"securityContext":{"runAsUser":1000},"schedulerName":"default-scheduler","priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"}}`
 
-// sample returns what the text results in, or else a scalar that fits.
+// sample returns what the text results in, or else the first scalar that fits.
 func (n *node) sample(in *Input) ref.Val {
 	if v, ok := n.result(&rendering{in: in}); ok && n.place.accepts(v) {
 		return v
 	}
-	var candidates []ref.Val
-	if len(n.parts) > 1 {
-		for _, own := range []bool{true, false} {
-			for _, fallback := range samples(types.StringKind) {
-				candidates = append(candidates, n.sampleText(in, own, fallback))
+	for _, kind := range []types.Kind{types.StringKind, types.IntKind, types.BoolKind, types.DoubleKind} {
+		for _, v := range samples(kind) {
+			if n.place.accepts(v) {
+				return v
 			}
 		}
-	} else if kind, known, _ := staticKind(n.parts[0].expression.output); known {
-		candidates = samples(kind)
-	}
-	// Where none of these fits, whatever does.
-	for _, kind := range []types.Kind{types.StringKind, types.IntKind, types.BoolKind, types.DoubleKind} {
-		candidates = append(candidates, samples(kind)...)
-	}
-	if i := slices.IndexFunc(candidates, n.place.accepts); i >= 0 {
-		return candidates[i]
 	}
 	return types.NullValue
-}
-
-// sampleText returns a text of several parts, with the fallback where an expression
-// has no result or, unless its own may be taken, in the place of any text.
-func (n *node) sampleText(in *Input, own bool, fallback ref.Val) ref.Val {
-	var text []byte
-	for _, p := range n.parts {
-		if p.expression == nil {
-			text = append(text, p.literal...)
-			continue
-		}
-		v, err := p.expression.eval(n.path, in)
-		if err != nil || isNull(v) {
-			v = fallback
-			if kind, known, _ := staticKind(p.expression.output); known && kind != types.StringKind {
-				v = samples(kind)[0]
-			}
-		} else if !own && kindOf(v) == types.StringKind {
-			v = fallback
-		}
-		text = appendText(text, v)
-	}
-	return types.String(text)
 }

@@ -198,6 +198,9 @@ func (p place) accepts(v ref.Val) bool {
 	if p.t == nil || isNull(v) {
 		return true
 	}
+	if p.isString() {
+		return kindOf(v) == types.StringKind
+	}
 	if p.isQuantity() {
 		_, ok := parseQuantity(string(appendText(nil, v)))
 		return ok && kindOf(v) != types.BoolKind
@@ -216,8 +219,6 @@ func (p place) accepts(v ref.Val) bool {
 		return isNumber(kindOf(v))
 	case p.t.Kind() == reflect.Bool:
 		return kindOf(v) == types.BoolKind
-	case p.t.Kind() == reflect.String:
-		return kindOf(v) == types.StringKind
 	case p.isStructure():
 		return false
 	default:

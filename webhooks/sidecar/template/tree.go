@@ -51,9 +51,6 @@ func (s *Scope) Tree(path string, raw []byte, into reflect.Type) (*Tree, diagnos
 	}
 	c.found = s.environment.checker.Compare(into, decoded, path, strict.Options{Placeholder: hasPlaceholder})
 	t.root = c.value(path, value, into)
-	if t.root.kind == absentNode {
-		t.root = node{kind: literalNode, literal: []byte("null")}
-	}
 	if c.placeholders > maxPlaceholders {
 		c.errorf(path, "", "has %d placeholders: at most %d are allowed", c.placeholders, maxPlaceholders)
 	}
@@ -179,30 +176,7 @@ func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 	if constant {
 		return node{kind: literalNode, literal: rawjson.AppendString(nil, unescaped(text))}
 	}
-	n.trusted = n.isTrusted()
-	return c.evaluateConstant(n)
-}
-
-// evaluateConstant returns the node, or what it results in if that is the same for every pod.
-func (c *treeCompiler) evaluateConstant(n node) node {
-	for _, p := range n.parts {
-		if p.expression != nil && len(p.expression.names) > 0 {
-			return n
-		}
-	}
-	r := rendering{in: new(Input)}
-	out, present := n.append(nil, &r)
-	switch {
-	case len(r.failed) > 0:
-		for _, failed := range r.failed {
-			c.errorf(n.path, failed.Hint, "%q %s", failed.Expression, failed.Message)
-		}
-	case r.unknown != nil:
-		c.errorf(n.path, "", "%v", r.unknown)
-	case !present:
-		return node{kind: absentNode}
-	}
-	return node{kind: literalNode, literal: out}
+	return n
 }
 
 // checkPlace reports an expression that cannot give what its place takes.
@@ -219,7 +193,7 @@ func (c *treeCompiler) checkPlace(path, text string, e *expression, p place, wit
 	kind, known, ok := staticKind(e.output)
 	quoted := strict.Cut(text, mostQuoted)
 	if !ok {
-		subject, hint := c.structure(e)
+		subject, hint := structure(e)
 		c.errorf(path, hint, "%q: %s cannot be the result of a placeholder", quoted, subject)
 		return false
 	}
@@ -246,23 +220,15 @@ func (c *treeCompiler) checkPlace(path, text string, e *expression, p place, wit
 
 // structure returns what an expression gives that is no text, number or boolean, with
 // a hint.
-func (c *treeCompiler) structure(e *expression) (subject, hint string) {
+func structure(e *expression) (subject, hint string) {
 	name := e.output.String()
 	subject, hint = "a "+typeName(name), "a placeholder must result in a string, a number or a boolean"
 	if isOptional(e.output) {
 		subject = "an optional value"
 	}
 	switch name {
-	case paramsType:
-		if names := c.scope.ParameterNames(); len(names) > 0 {
-			hint = "read one of them: " + c.scope.declaration("parameters", names)
-		}
-		return "the map of parameters", hint
-	case presetsType:
-		if names := c.scope.presets; len(names) > 0 {
-			hint = "read one of them: " + c.scope.declaration("presets", names)
-		}
-		return "the map of presets", hint
+	case paramsType, presetsType:
+		subject = "a map"
 	case "list(string)":
 		hint = fmt.Sprintf("write ${(%s).join(\",\")} to join its strings with commas", strings.TrimSpace(strict.Cut(e.text, mostQuoted)))
 	case "google.protobuf.Duration", "google.protobuf.Timestamp", "bytes":
