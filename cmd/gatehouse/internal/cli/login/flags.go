@@ -134,7 +134,7 @@ func (f *loginFlags) check() error {
 }
 
 // cache returns the cache of logins. Interactive says that a person can be asked to unlock the keyring.
-func (f *loginFlags) cache(s cli.Streams, interactive bool) (*session.Cache, error) {
+func (f *loginFlags) cache(interactive bool) (*session.Cache, error) {
 	store, err := session.ParseStore(cmp.Or(f.tokenStore, os.Getenv(tokenStoreVariable)))
 	if err != nil {
 		name := "--token-store"
@@ -146,7 +146,6 @@ func (f *loginFlags) cache(s cli.Streams, interactive bool) (*session.Cache, err
 	cache := &session.Cache{Dir: f.cacheDir, Store: store, Keyring: session.OSKeyring{}, Program: cli.DisplayName(os.Args[0])}
 	if store == session.StoreKeyring && interactive {
 		cache.UnlockTimeout = time.Minute
-		cache.Waiting = func() { loginRemark(s, "waiting for the OS keyring to be unlocked, at most %s", cache.UnlockTimeout) }
 	}
 	if f.cacheDir != "" {
 		return cache, nil

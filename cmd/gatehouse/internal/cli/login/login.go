@@ -127,13 +127,9 @@ func (f *loginCommand) forPlugin(ctx context.Context, s cli.Streams, info string
 	return err
 }
 
-// loginRemark is for people; that nobody reads it is no error.
-func loginRemark(s cli.Streams, format string, args ...any) {
-	_, _ = fmt.Fprintf(s.Err, "gatehouse: "+format+"\n", args...)
-}
-
 // forPerson logs in and prints who the user is. A password that was given is used: who
-// gives one wants to know whether it is right.
+// gives one wants to know whether it is right. So is a name, where the stored login may be
+// somebody else's.
 func (f *loginCommand) forPerson(ctx context.Context, s cli.Streams) error {
 	if f.output == "token" && cli.IsTerminal(s.Out) {
 		return errors.New("--output token: a token is not printed to a terminal (hint: redirect standard output to a pipe or a file)")
@@ -150,7 +146,7 @@ func (f *loginCommand) forPerson(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	get.Anew, get.Renew = f.passwordStdin, f.output == "text"
+	get.Anew, get.Renew = f.passwordStdin || f.name != "", f.output == "text"
 	credential, err := get.Get(ctx)
 	if err != nil {
 		return loginError(err, "run it in a terminal; scripts use --password-stdin")
@@ -197,7 +193,7 @@ func (f *loginCommand) fromContext() error {
 
 // session returns the session that checked flags describe.
 func (f *loginFlags) session(s cli.Streams, interactive bool) (*session.Session, error) {
-	cache, err := f.cache(s, interactive)
+	cache, err := f.cache(interactive)
 	if err != nil {
 		return nil, err
 	}

@@ -233,9 +233,6 @@ func TestLoginOfAnotherUser(t *testing.T) {
 	if got := as("jane", janesPassword); got != (said{cli.ExitYes, janesToken + "-1\n", ""}) {
 		t.Fatalf("%+v", got)
 	}
-	if got := runWith(t.Context(), "", "login", "--kubeconfig", file, "--username", "jane", "-o", "token"); got != (said{cli.ExitYes, janesToken + "-1\n", ""}) {
-		t.Errorf("jane is asked for again: %+v", got)
-	}
 	if got := as("bob", "wrong"); got != (said{cli.ExitNo, "", "gatehouse: wrong name or password (reason credentials)\n"}) {
 		t.Errorf("%+v", got)
 	}

@@ -34,7 +34,7 @@ Exit codes: 0 nothing is left, 2 something could not be deleted.`,
   gatehouse logout --context prod`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			removed, err := logout(s, &named, cacheDir)
+			removed, err := logout(&named, cacheDir)
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ Exit codes: 0 nothing is left, 2 something could not be deleted.`,
 }
 
 // logout deletes the login of a context, or all logins, and returns how many there were.
-func logout(s cli.Streams, named *cli.ContextFlags, cacheDir string) (int, error) {
+func logout(named *cli.ContextFlags, cacheDir string) (int, error) {
 	login := &loginFlags{}
 	if named.Named() {
 		var err error
@@ -63,7 +63,7 @@ func logout(s cli.Streams, named *cli.ContextFlags, cacheDir string) (int, error
 	if cacheDir != "" {
 		login.cacheDir = cacheDir
 	}
-	cache, err := login.cache(s, true)
+	cache, err := login.cache(true)
 	if err != nil {
 		return 0, err
 	}

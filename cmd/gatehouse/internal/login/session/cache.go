@@ -30,8 +30,6 @@ type Cache struct {
 	// UnlockTimeout is how long a person may take to unlock the keyring. Zero means that nobody is asked: a locked
 	// keyring cannot be used then.
 	UnlockTimeout time.Duration
-	// Waiting is called when the keyring takes longer than a second. It may be nil.
-	Waiting func()
 	// Program is how people call this program, for hints: "gatehouse" or "kubectl
 	// gatehouse".
 	Program string

@@ -98,19 +98,11 @@ func askKeyring[T any](c *Cache, ask func(Keyring) (T, error)) (T, error) {
 		}
 		done <- r
 	}()
-	const quiet = time.Second
 	var r result
 	select {
 	case r = <-done:
-	case <-time.After(quiet):
-		if c.Waiting != nil {
-			c.Waiting()
-		}
-		select {
-		case r = <-done:
-		case <-time.After(timeout - quiet):
-			r.err = fmt.Errorf("no answer within %s", timeout)
-		}
+	case <-time.After(timeout):
+		r.err = fmt.Errorf("no answer within %s", timeout)
 	}
 	if r.err != nil && !errors.Is(r.err, keyring.ErrNotFound) {
 		tooBig := errors.Is(r.err, keyring.ErrSetDataTooBig)

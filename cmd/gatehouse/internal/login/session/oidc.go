@@ -49,9 +49,6 @@ func (o *OIDC) Identity() Identity {
 	return Identity{Method: "oidc", Issuer: o.Issuer, ClientID: o.ClientID, Scopes: slices.Compact(scopes)}
 }
 
-// Fits implements Method. Who logs in is said to the issuer alone.
-func (o *OIDC) Fits(*Credential) bool { return true }
-
 // ParseIssuer reads the URL of an issuer.
 func ParseIssuer(text string) error {
 	u, err := url.Parse(text)

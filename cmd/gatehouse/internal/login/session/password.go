@@ -51,12 +51,6 @@ func (p *Password) Identity() Identity {
 	return Identity{Method: "password", Server: p.Server, Directory: p.Directory, Username: p.Username}
 }
 
-// Fits implements Method: a credential of another name than Name is not this
-// login's, and neither is one of which the name is not known.
-func (p *Password) Fits(c *Credential) bool {
-	return p.Name == "" || c.Name == cmp.Or(p.Username, p.Name)
-}
-
 // Login implements Method. Nobody is asked for anything before the server has shown
 // that it is a Gatehouse.
 func (p *Password) Login(ctx context.Context) (*Credential, error) {
@@ -84,13 +78,9 @@ func (p *Password) Login(ctx context.Context) (*Credential, error) {
 			return nil, errors.New("the password is empty")
 		}
 		c, err := p.ask(ctx, client, login.Request{Directory: p.Directory, Username: name, Password: password})
-		if err == nil {
-			c.Name = name
-			return c, nil
-		}
 		refused, ok := errors.AsType[*RefusedError](err)
 		if !ok || refused.Reason != string(authn.ReasonCredentials) || tried == most || !p.Prompter.Again(refused.Message) {
-			return nil, err
+			return c, err
 		}
 	}
 }
@@ -105,11 +95,7 @@ func (p *Password) Renew(ctx context.Context, old *Credential) (*Credential, err
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return nil, fmt.Errorf("%w: %w", ErrEnded, refused)
 	}
-	if err != nil {
-		return nil, err
-	}
-	c.Name = old.Name
-	return c, nil
+	return c, err
 }
 
 // ask asks the login endpoint.

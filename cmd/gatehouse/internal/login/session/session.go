@@ -47,9 +47,6 @@ type Credential struct {
 	// Subject is the claim sub of an issuer's token: a renewed token is for the
 	// same.
 	Subject string `json:"subject,omitempty"`
-	// Name is the user name that was typed or given for a password: who the login
-	// was asked for, which is not what Gatehouse calls them.
-	Name string `json:"name,omitempty"`
 	// User is who logged in, for people: what the issuer or Gatehouse calls them.
 	User string `json:"user"`
 	// Source is where the login was, for people: the URL of the issuer or of
@@ -73,9 +70,6 @@ func (c *Credential) usable(now time.Time) bool {
 type Method interface {
 	// Identity is the same for the life of the Method.
 	Identity() Identity
-	// Fits reports whether a credential of this Identity is of whom this login is for:
-	// where the Identity names nobody, the one in the cache may be somebody else's.
-	Fits(c *Credential) bool
 	// Login asks a person.
 	Login(ctx context.Context) (*Credential, error)
 	// Renew makes a new credential out of an old one without asking anybody. An
@@ -119,7 +113,7 @@ type Session struct {
 }
 
 // Get returns a credential that is good for now: the one in the cache, that one
-// renewed, or that of a new login, which replaces one that does not fit. The error is
+// renewed, or that of a new login. The error is
 // ErrNeedsPerson, or a *RefusedError for a definite no, or both if a renewal was
 // rejected and nobody can be asked; any other means that it cannot be decided.
 func (s *Session) Get(ctx context.Context) (*Credential, error) {
@@ -127,7 +121,7 @@ func (s *Session) Get(ctx context.Context) (*Credential, error) {
 		return s.obtain(ctx, nil)
 	}
 	entry := s.Cache.entry(s.Method.Identity())
-	old, err := s.stored(entry)
+	old, err := entry.read()
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +139,7 @@ func (s *Session) Get(ctx context.Context) (*Credential, error) {
 	}
 	defer unlock()
 	// Another process may have logged in during the wait.
-	if old, err = s.stored(entry); err != nil {
+	if old, err = entry.read(); err != nil {
 		return nil, err
 	}
 	if old != nil && old.usable(s.Now()) && !s.Anew && !s.Renew {
@@ -157,16 +151,6 @@ func (s *Session) Get(ctx context.Context) (*Credential, error) {
 	}
 	if err := entry.write(c); err != nil {
 		s.remark("the login is not stored: %s", err)
-	}
-	return c, nil
-}
-
-// stored returns the credential in the cache, nil if there is none or it is somebody
-// else's, which is neither used nor renewed.
-func (s *Session) stored(e entry) (*Credential, error) {
-	c, err := e.read()
-	if c == nil || err != nil || !s.Method.Fits(c) {
-		return nil, err
 	}
 	return c, nil
 }

@@ -20,13 +20,9 @@ type fake struct {
 	logins, renews atomic.Int32
 	login          func(context.Context) (*Credential, error)
 	renew          func(*Credential) (*Credential, error)
-	// name is whom the login is for, empty for anybody.
-	name string
 }
 
 func (f *fake) Identity() Identity { return f.id }
-
-func (f *fake) Fits(c *Credential) bool { return f.name == "" || f.name == c.Name }
 
 func (f *fake) Login(ctx context.Context) (*Credential, error) {
 	f.logins.Add(1)
@@ -49,11 +45,6 @@ func TestGet(t *testing.T) {
 	t.Parallel()
 	fresh := credential("fresh", noon)
 	old := func(ago time.Duration) *Credential { return credential("old", noon.Add(-ago)) }
-	janes := func(ago time.Duration) *Credential {
-		c := old(ago)
-		c.Name = "jane"
-		return c
-	}
 	down := errors.New("the server is down")
 	cases := []struct {
 		name           string
@@ -62,7 +53,6 @@ func TestGet(t *testing.T) {
 		login          error // what Login fails with
 		interactive    bool
 		anew, again    bool   // what Anew and Renew are
-		who            string // whom the login is for, empty for anybody
 		token          string // empty for an error
 		err            string
 		logins, renews int32
@@ -85,12 +75,6 @@ func TestGet(t *testing.T) {
 		{name: "again, and revoked", cached: old(time.Minute), again: true, interactive: true, renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"revoked", "gone"}), token: "fresh", renews: 1, logins: 1, kept: "fresh"},
 		{name: "renewal refused", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), err: "nobody can be asked here: the renewal was rejected: gone (reason credentials)", renews: 1, kept: "old"},
 		{name: "renewal refused to a person", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), interactive: true, token: "fresh", renews: 1, logins: 1, kept: "fresh"},
-		{name: "for the same user", who: "jane", cached: janes(time.Minute), token: "old", kept: "old"},
-		{name: "renewed for the same user", who: "jane", cached: janes(2 * time.Hour), token: "fresh", renews: 1, kept: "fresh"},
-		{name: "for another user", who: "bob", cached: janes(time.Minute), interactive: true, token: "fresh", logins: 1, kept: "fresh"},
-		{name: "for another user, and refused", who: "bob", cached: janes(time.Minute), interactive: true, login: &RefusedError{"credentials", "wrong"}, err: "wrong", logins: 1, kept: "old"},
-		{name: "another's is not renewed", who: "bob", cached: janes(2 * time.Hour), interactive: true, token: "fresh", logins: 1, kept: "fresh"},
-		{name: "nobody knows whose it is", who: "bob", cached: old(time.Minute), interactive: true, token: "fresh", logins: 1, kept: "fresh"},
 		{name: "refused", interactive: true, login: &RefusedError{"credentials", "wrong name or password"}, err: "wrong name or password (reason credentials)", logins: 1},
 	}
 	for _, c := range cases {
@@ -103,7 +87,6 @@ func TestGet(t *testing.T) {
 				return fresh, nil
 			}
 			m := &fake{
-				name:  c.who,
 				login: func(context.Context) (*Credential, error) { return result(c.login) },
 				renew: func(*Credential) (*Credential, error) { return result(c.renew) },
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 
 	"golang.org/x/term"
@@ -52,14 +53,7 @@ func onTerminal(ctx context.Context, prompt string, secret bool) (string, error)
 		closeTerminal(in, out)
 		return "", errors.Join(ErrNeedsPerson, err)
 	}
-	if secret {
-		err = hideTyping(in) // before the prompt: who sees it may type at once
-	}
-	if err == nil {
-		_, err = io.WriteString(out, prompt)
-	}
-	if err != nil {
-		_ = term.Restore(int(in.Fd()), state)
+	if _, err = io.WriteString(out, prompt); err != nil {
 		closeTerminal(in, out)
 		return "", err
 	}
@@ -79,7 +73,6 @@ func onTerminal(ctx context.Context, prompt string, secret bool) (string, error)
 	}()
 	select {
 	case r := <-done:
-		_ = term.Restore(int(in.Fd()), state) // it is as it was, unless reading failed
 		_, _ = io.WriteString(out, "\n")
 		closeTerminal(in, out)
 		if errors.Is(r.err, io.EOF) {
@@ -93,14 +86,16 @@ func onTerminal(ctx context.Context, prompt string, secret bool) (string, error)
 	}
 }
 
+// openTerminal opens the terminal of the process.
 func openTerminal() (in, out *os.File, err error) {
-	if in, err = os.OpenFile(terminalIn, os.O_RDWR, 0); err != nil {
+	input, output := "/dev/tty", "/dev/tty"
+	if runtime.GOOS == "windows" {
+		input, output = "CONIN$", "CONOUT$"
+	}
+	if in, err = os.OpenFile(input, os.O_RDWR, 0); err != nil {
 		return nil, nil, fmt.Errorf("there is no terminal: %w", err)
 	}
-	if terminalOut == terminalIn {
-		return in, in, nil
-	}
-	if out, err = os.OpenFile(terminalOut, os.O_RDWR, 0); err != nil {
+	if out, err = os.OpenFile(output, os.O_RDWR, 0); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("there is no terminal: %w", err), in.Close())
 	}
 	return in, out, nil
@@ -109,9 +104,7 @@ func openTerminal() (in, out *os.File, err error) {
 // closeTerminal closes what was only read from and written prompts to.
 func closeTerminal(in, out *os.File) {
 	_ = in.Close()
-	if out != in {
-		_ = out.Close()
-	}
+	_ = out.Close()
 }
 
 // ScriptInput is a Prompter with answers from a script.

@@ -1,6 +1,0 @@
-package session
-
-import "golang.org/x/sys/unix"
-
-// The calls that get and set the mode of a terminal.
-const getMode, setMode = unix.TCGETS, unix.TCSETS
