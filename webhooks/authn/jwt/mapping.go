@@ -202,22 +202,15 @@ func (a *Authenticator) mapExtra(tokenID string, e *evaluation, trail Trail) (ma
 			trail("extra", user.CredentialIDKey+" = "+quote(id)+`, from the claim "jti"`)
 		}
 	}
-	var broken, mismatch error
+	var mismatch error
 	for i := range a.expressions.extra {
 		x := &a.expressions.extra[i]
-		if broken != nil {
-			if trail != nil {
-				trail.extra(x, "not evaluated")
-			}
-			continue
-		}
 		result, _, err := x.program.ContextEval(e.ctx, e.claims)
 		if err != nil {
-			broken = failed(e.ctx, "extra", &x.expression, err)
 			if trail != nil {
 				trail.extra(x, whyNot(e.ctx, err))
 			}
-			continue
+			return extra, failed(e.ctx, "extra", &x.expression, err)
 		}
 		values, ok := stringList(result)
 		if !ok {
@@ -233,7 +226,7 @@ func (a *Authenticator) mapExtra(tokenID string, e *evaluation, trail Trail) (ma
 			extra[x.key] = values
 		}
 	}
-	return extra, cmp.Or(broken, mismatch)
+	return extra, mismatch
 }
 
 // textClaim returns a claim that must exist and be a string. As in upstream's decoder, null

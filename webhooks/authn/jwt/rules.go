@@ -25,51 +25,48 @@ func claimRulePath(i int) string { return "claimValidationRules[" + strconv.Itoa
 // hold, those about the user. The trail gets what each results in. Enrich, which may be nil,
 // is called before the rules about the user, if all others hold.
 func (a *Authenticator) checkRules(ctx context.Context, t *Token, info *authenticationv1.UserInfo, e *evaluation, trail Trail, enrich func() error) error {
-	var no error
 	for i := range a.required {
-		if no = a.required[i].check(t, trail, no); no != nil && trail == nil {
-			return no
+		if err := a.required[i].check(t, trail); err != nil {
+			return err
 		}
 	}
 	if rules := a.expressions.claimRules; rules != nil {
-		no = cmp.Or(no, checkRules(ctx, rules, e.claims, "claim", trail, no != nil))
+		if err := checkRules(ctx, rules, e.claims, "claim", trail); err != nil {
+			return err
+		}
 	}
-	if enrich != nil && no == nil {
-		no = enrich()
+	if enrich != nil {
+		if err := enrich(); err != nil {
+			return err
+		}
 	}
-	if rules := a.expressions.userRules; rules != nil && (no == nil || trail != nil) {
-		no = cmp.Or(no, checkRules(ctx, rules, map[string]any{"user": userValue(info)}, "user", trail, no != nil))
+	if rules := a.expressions.userRules; rules != nil {
+		return checkRules(ctx, rules, map[string]any{"user": userValue(info)}, "user", trail)
 	}
-	return no
+	return nil
 }
 
 // checkRules applies rules to variables. As upstream, a rule that cannot be evaluated is the
-// error also if one before it is violated. With skip the rules are only reported.
-func checkRules(ctx context.Context, rules []rule, variables map[string]any, what string, trail Trail, skip bool) error {
-	var broken, violated error
+// error also if one before it is violated.
+func checkRules(ctx context.Context, rules []rule, variables map[string]any, what string, trail Trail) error {
+	var violated error
 	for i := range rules {
 		r := &rules[i]
-		if skip || broken != nil {
-			if trail != nil {
-				trail(r.path, notLookedAt+bounded(r.text))
-			}
-			continue
-		}
 		result, _, err := r.program.ContextEval(ctx, variables)
 		held, isBool := result.(types.Bool)
+		if trail != nil {
+			trail.rule(ctx, r, held, isBool, err)
+		}
 		switch {
 		case err != nil:
-			broken = failed(ctx, what+" validation", &r.expression, err)
+			return failed(ctx, what+" validation", &r.expression, err)
 		case !isBool:
 			violated = cmp.Or(violated, r.refusal(what, " does not result in a boolean"))
 		case !bool(held):
 			violated = cmp.Or(violated, r.refusal(what, " failed"))
 		}
-		if trail != nil {
-			trail.rule(ctx, r, held, isBool, err)
-		}
 	}
-	return cmp.Or(broken, violated)
+	return violated
 }
 
 // refusal refuses a token because of a rule.
@@ -81,13 +78,8 @@ func (r *rule) refusal(what, problem string) error {
 	return refuse(Claims, detail)
 }
 
-// check returns an error if the claim does not have its value, and the error of a
-// requirement before it, if there is one.
-func (r *requirement) check(t *Token, trail Trail, before error) error {
-	if before != nil {
-		trail(r.path, notLookedAt+"the claim "+quote(r.claim.text)+" must be "+quote(r.value))
-		return before
-	}
+// check returns an error if the claim does not have its value.
+func (r *requirement) check(t *Token, trail Trail) error {
 	value, no := textClaim(t, r.claim)
 	if no == nil && value.Text() != r.value {
 		no = refuse(Claims, "the claim "+quote(r.claim.text)+" is "+quote(value.Text())+", want "+quote(r.value))

@@ -17,8 +17,7 @@ import (
 // Trail gets each step of a verification, for people: its subject, and its result on one
 // line. It may be nil.
 //
-// The step of a rule is its path, such as claimValidationRules[0]. Rules behind one that is
-// violated are steps too.
+// The step of a rule is its path, such as claimValidationRules[0].
 type Trail func(step, found string)
 
 // signedWith reports the header.
@@ -101,8 +100,6 @@ func numberHint(values []string) string {
 	}
 	return ""
 }
-
-const notLookedAt = "not evaluated: "
 
 // rule reports the result of a rule, or why it could not be evaluated.
 func (t Trail) rule(ctx context.Context, r *rule, held types.Bool, isBool bool, err error) {

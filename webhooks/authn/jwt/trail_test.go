@@ -43,8 +43,7 @@ func TestTrailWithoutTime(t *testing.T) {
 	if _, ok := errors.AsType[*jwt.Refusal](err); ok || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	got := strings.Join(trail[max(0, len(trail)-2):], "\n")
-	if want := "claimValidationRules[0]: no time: " + slow + "\nclaimValidationRules[1]: not evaluated: claims.sub != ''"; got != want {
+	if got, want := trail[len(trail)-1], "claimValidationRules[0]: no time: "+slow; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

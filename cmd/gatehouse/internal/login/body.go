@@ -1,7 +1,7 @@
 package login
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"io"
 	"mime"
@@ -9,8 +9,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	kjson "sigs.k8s.io/json"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 const (
@@ -75,57 +76,25 @@ func tooLarge() *requestError {
 // neither is taken.
 func parseRequest(body []byte) (Request, error) {
 	var r Request
-	v, err := rawjson.Parse(body)
-	if err != nil {
-		if syntax, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
-			return Request{}, badInput("%s", syntax.Error()) // It never quotes the text.
-		}
-		return Request{}, badInput("invalid JSON")
+	// Their errors repeat names of members.
+	problems, err := kjson.UnmarshalStrict(body, &r, kjson.DisallowDuplicateFields, kjson.DisallowUnknownFields)
+	if err != nil || len(problems) > 0 || !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
+		return Request{}, badInput(`the body must be a JSON object with strings; allowed are "directory", "username", "password" and "token", each once`)
 	}
-	if v.Kind() != rawjson.Object {
-		return Request{}, badInput("the body must be a JSON object")
-	}
-	fields := map[string]struct {
-		into *string
-		most int
+	for _, field := range []struct {
+		name, value string
+		most        int
 	}{
-		"directory": {&r.Directory, maxTextBytes},
-		"username":  {&r.Username, maxTextBytes},
-		"password":  {&r.Password, maxTextBytes},
-		"token":     {&r.Token, maxBodyBytes},
-	}
-	seen := make(map[string]bool, len(fields))
-	for member, value := range v.Members() {
-		// Names are taken as they are written: one with an escape is not known.
-		name := string(member[1 : len(member)-1])
-		field, known := fields[name]
-		if !known {
-			return Request{}, badInput(`unknown field; allowed are "directory", "username", "password" and "token"`)
+		{"directory", r.Directory, maxTextBytes}, {"username", r.Username, maxTextBytes}, {"password", r.Password, maxTextBytes}, {"token", r.Token, maxBodyBytes},
+	} {
+		if strings.ContainsRune(field.value, utf8.RuneError) {
+			// That is also what invalid UTF-8 and half a surrogate pair are read as: two texts
+			// must not become one.
+			return Request{}, badInput("%s: must be valid Unicode, without U+FFFD", field.name)
 		}
-		if seen[name] {
-			return Request{}, badInput("%s: must not occur twice", name)
-		}
-		seen[name] = true
-		if err := readString(value, field.into, name, field.most); err != nil {
-			return Request{}, err
+		if len(field.value) > field.most {
+			return Request{}, badInput("%s: must not be longer than %d bytes", field.name, field.most)
 		}
 	}
 	return r, nil
-}
-
-// readString reads a string of bounded length.
-func readString(v rawjson.Value, into *string, field string, most int) error {
-	if v.Kind() != rawjson.String {
-		return badInput("%s: must be a string", field)
-	}
-	*into = v.Text()
-	if strings.ContainsRune(*into, utf8.RuneError) {
-		// That is also what half a surrogate pair is read as: two texts must not
-		// become one.
-		return badInput("%s: must be valid Unicode, without U+FFFD", field)
-	}
-	if len(*into) > most {
-		return badInput("%s: must not be longer than %d bytes", field, most)
-	}
-	return nil
 }

@@ -56,6 +56,5 @@ func silent(t *testing.T, body []byte, err error) {
 }
 
 // ownWords are those of which errors are made.
-const ownWords = `invalid JSON at byte 0123456789 the body must be a JSON object unknown field: there are ` +
-	`"directory", "username", "password" and "token" directory: username: password: token: must be a string must not occur twice ` +
-	`must not be longer than 1024 bytes must not be longer than 32768 bytes must be valid Unicode, without U+FFFD ` + `allowed are`
+const ownWords = `the body must be a JSON object with strings; allowed are "directory", "username", "password" and "token", each once` +
+	`username: directory: token: password: must not be longer than 1024 bytes must not be longer than 32768 bytes must be valid Unicode, without U+FFFD `

@@ -19,7 +19,7 @@ func (s *service) login(ctx context.Context, c *call) answer {
 	if err != nil {
 		return c.refused(err)
 	}
-	c.event.Typed, c.event.Renewal = r.Username, r.Token != ""
+	c.event.Renewal = r.Token != ""
 	set := s.current()
 	c.event.Directory = set.DirectoryName(r.Directory)
 	failed, end := false, func(time.Time, bool) {}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/gatehouse-dev/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -100,23 +101,19 @@ type metrics struct {
 func New(o Options) *Issuers {
 	i := &Issuers{
 		log: o.Log, problems: problemlog.New(o.Log, "keys of issuers"), agent: agent(o.Version), connect: connect, running: map[origin]*issuer{},
-		metrics: metrics{
-			keys: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-				Name: "gatehouse_issuer_keys",
-				Help: "Keys of an issuer that are in use. 0 while no token of the issuer can be checked.",
-			}, []string{"issuer"}),
-			timestamp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-				Name: "gatehouse_issuer_keys_fetched_timestamp_seconds",
-				Help: "When the keys that are known of an issuer were fetched. Absent before, and for keys that come from a file.",
-			}, []string{"issuer"}),
-			fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
-				Name: "gatehouse_issuer_key_fetches_total",
-				Help: "Fetches of the keys of an issuer, by result (ok, failed). A failed one leaves the keys as they were.",
-			}, []string{"issuer", "result"}),
-		},
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(i.metrics.keys, i.metrics.timestamp, i.metrics.fetches)
+	gauges := func(name, help string) *prometheus.GaugeVec {
+		return promauto.With(registry).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"issuer"})
+	}
+	i.metrics = metrics{
+		keys:      gauges("gatehouse_issuer_keys", "Keys of an issuer that are in use. 0 while no token of the issuer can be checked."),
+		timestamp: gauges("gatehouse_issuer_keys_fetched_timestamp_seconds", "When the keys that are known of an issuer were fetched. Absent before, and for keys that come from a file."),
+		fetches: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_issuer_key_fetches_total",
+			Help: "Fetches of the keys of an issuer, by result (ok, failed). A failed one leaves the keys as they were.",
+		}, []string{"issuer", "result"}),
+	}
 	i.Collector = registry
 	if o.Waiting > 0 {
 		i.waiting = make(chan struct{}, o.Waiting)

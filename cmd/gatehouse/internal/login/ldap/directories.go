@@ -11,7 +11,7 @@ import (
 // the one before it. A directory that is the same in both is one for both.
 // It is safe for concurrent use.
 type Directories struct {
-	connections, failures, waited, waiting *prometheus.Desc
+	connections, failures, waiting *prometheus.Desc
 
 	mu    sync.Mutex
 	known []*Directory
@@ -28,7 +28,6 @@ func NewDirectories() *Directories {
 	return &Directories{
 		connections: desc("connections", "Connections that are open, by server.", "server"),
 		failures:    desc("failures_total", "Times that a server could not be asked.", "server"),
-		waited:      desc("waited_total", "Times that a login waited for a connection."),
 		waiting:     desc("waiting", "Logins that wait for a connection."),
 	}
 }
@@ -64,7 +63,7 @@ func (d *Directories) Keep(v *View) {
 
 // Describe implements prometheus.Collector.
 func (d *Directories) Describe(ch chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{d.connections, d.failures, d.waited, d.waiting} {
+	for _, one := range []*prometheus.Desc{d.connections, d.failures, d.waiting} {
 		ch <- one
 	}
 }
@@ -82,12 +81,10 @@ func (d *Directories) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		seen[name] = true
-		stats := one.Stats()
-		ch <- prometheus.MustNewConstMetric(d.waited, prometheus.CounterValue, float64(stats.Waited), name)
-		ch <- prometheus.MustNewConstMetric(d.waiting, prometheus.GaugeValue, float64(stats.Waiting), name)
-		for _, s := range stats.Servers {
-			ch <- prometheus.MustNewConstMetric(d.connections, prometheus.GaugeValue, float64(s.Open), name, s.Server)
-			ch <- prometheus.MustNewConstMetric(d.failures, prometheus.CounterValue, float64(s.Failures), name, s.Server)
+		ch <- prometheus.MustNewConstMetric(d.waiting, prometheus.GaugeValue, float64(one.waiting.Load()), name)
+		for _, s := range one.servers {
+			ch <- prometheus.MustNewConstMetric(d.connections, prometheus.GaugeValue, float64(s.open.Load()), name, s.address.URL)
+			ch <- prometheus.MustNewConstMetric(d.failures, prometheus.CounterValue, float64(s.failures.Load()), name, s.address.URL)
 		}
 	}
 }

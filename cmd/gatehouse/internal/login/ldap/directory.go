@@ -39,7 +39,9 @@ type Options struct {
 type Directory struct {
 	options Options
 	servers []*server
-	places  places
+	// places bound the connections, and waiting is how many requests wait for one.
+	places  chan struct{}
+	waiting atomic.Int64
 	now     func() time.Time
 	// nobody is a DN that no entry has.
 	nobody string
@@ -75,7 +77,7 @@ func New(o Options) (*Directory, error) {
 		}
 	}
 	d := &Directory{
-		options: o, places: places{taken: make(chan struct{}, cmp.Or(o.Config.MaxConnections, ldapconfig.DefaultMaxConnections))}, now: o.Now,
+		options: o, places: make(chan struct{}, cmp.Or(o.Config.MaxConnections, ldapconfig.DefaultMaxConnections)), now: o.Now,
 		nobody: "cn=gatehouse-" + strings.ToLower(rand.Text()) + "," + o.Config.UserSearch.BaseDN,
 	}
 	if d.now == nil {
@@ -212,11 +214,10 @@ func (d *Directory) ask(ctx context.Context, question func(context.Context, *ser
 	timeout := ldapconfig.Timeout(d.options.Config)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := d.places.enter(ctx)
-	if err != nil {
-		return fmt.Errorf("directory %q: %w", d.options.Config.Name, err)
+	if err := d.enter(ctx); err != nil {
+		return err
 	}
-	defer d.places.leave()
+	defer func() { <-d.places }()
 
 	var failed failures
 	servers := order(d.servers, time.Now())
@@ -245,31 +246,14 @@ func (d *Directory) ask(ctx context.Context, question func(context.Context, *ser
 	return failed
 }
 
-// places bound the connections of a directory. A request has one place, and with it one
-// connection at a time.
-type places struct {
-	taken   chan struct{}
-	waiting atomic.Int64
-	waited  atomic.Uint64
-}
-
-// enter takes a place, and waits for one until the context ends.
-func (p *places) enter(ctx context.Context) error {
+// enter takes a place for one connection at a time, and waits for it until the context ends.
+func (d *Directory) enter(ctx context.Context) error {
+	d.waiting.Add(1)
+	defer d.waiting.Add(-1)
 	select {
-	case p.taken <- struct{}{}:
-		return nil
-	default:
-	}
-	p.waited.Add(1)
-	p.waiting.Add(1)
-	defer p.waiting.Add(-1)
-	select {
-	case p.taken <- struct{}{}:
+	case d.places <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("all %d connections are in use: %w", cap(p.taken), context.Cause(ctx))
+		return fmt.Errorf("directory %q: all %d connections are in use: %w", d.options.Config.Name, cap(d.places), context.Cause(ctx))
 	}
 }
-
-// leave gives the place back.
-func (p *places) leave() { <-p.taken }

@@ -63,34 +63,14 @@ var errBroken = errors.New("the connection was closed before the response")
 //	80090308: LdapErr: DSID-0C09042F, comment: AcceptSecurityContext error, data 533, v2580
 var activeDirectoryData = regexp.MustCompile(`AcceptSecurityContext error, data ([0-9a-fA-F]{1,8}),`)
 
-// activeDirectoryReason says why Active Directory refused a bind, beside a wrong
-// password.
+// activeDirectoryReason returns Active Directory's code for a refused bind, which it documents, "" for a
+// wrong password.
 func activeDirectoryReason(err error) string {
 	found := activeDirectoryData.FindStringSubmatch(err.Error())
-	if found == nil {
+	if found == nil || strings.EqualFold(found[1], "52e") {
 		return ""
 	}
-	code := strings.ToLower(found[1])
-	why, ok := map[string]string{
-		"525": "the account does not exist any more",
-		"52e": "",
-		"530": "the account is not allowed to log in at this time",
-		"531": "the account is not allowed to log in from this computer",
-		"532": "the password has expired",
-		"533": "the account is disabled",
-		"568": "the account is in too many groups",
-		"701": "the account has expired",
-		"773": "the password must be changed first",
-		"775": "the account is locked",
-	}[code]
-	switch {
-	case !ok:
-		return "Active Directory says data " + code
-	case why == "":
-		return ""
-	default:
-		return fmt.Sprintf("%s (data %s)", why, code)
-	}
+	return "Active Directory says data " + strings.ToLower(found[1])
 }
 
 // changeAfterReset is an error of the password policy's control

@@ -2,10 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -18,11 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// other is the label for everything outside of a bounded set.
-const other = "other"
-
-// authentications counts token reviews and logins. Sources and directories are those of the
-// active configuration, and anything else is other.
+// authentications counts token reviews and logins. Sources and directories are those of a
+// configuration, and reasons words of this program.
 type authentications struct {
 	// endpoint is the name of the endpoint that answers token reviews.
 	endpoint string
@@ -34,8 +27,6 @@ type authentications struct {
 
 	// sources are those of the active configuration, directories included.
 	sources atomic.Pointer[map[string]bool]
-	// key is the key of fingerprints of typed names.
-	key []byte
 }
 
 func newAuthentications(f factory) *authentications {
@@ -48,14 +39,12 @@ func newAuthentications(f factory) *authentications {
 			"Time from the header of a call of /login to the end of its answer, by directory and decision.", []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "directory", "decision"),
 		whoamis: f.counters("gatehouse_whoami_total", "Calls of /whoami by decision (allowed, denied, unknown, refused, shed) and reason.", "decision", "reason"),
 		logouts: f.counters("gatehouse_logouts_total", "Calls of /logout by source, decision (allowed, denied, unknown, refused, shed) and reason.", "source", "decision", "reason"),
-		key:     make([]byte, sha256.Size),
 	}
 	for _, e := range webhooks.Endpoints() {
 		if e.Token != nil {
 			a.endpoint = e.Name
 		}
 	}
-	_, _ = rand.Read(a.key) // never fails
 	a.sources.Store(&map[string]bool{})
 	return a
 }
@@ -81,58 +70,12 @@ func (t *Telemetry) AuthenticationLoaded(spec *authn.Spec) {
 	}
 }
 
-// sourceLabel returns the label for a source.
-func (a *authentications) sourceLabel(source string) string {
-	if source == "" || (*a.sources.Load())[source] {
-		return source
-	}
-	return other
-}
-
-func backendLabel(backend string) string {
-	switch authn.Backend(backend) {
-	case "", authn.AccessTokens, authn.LoginTokens, authn.JWTs:
-		return backend
-	default:
-		return other
-	}
-}
-
-// isAuthn reports whether a reason is one of authn's, which are bounded.
-func isAuthn(reason string) bool {
-	switch authn.Reason(reason) {
-	case authn.ReasonOK, authn.ReasonForeign, authn.ReasonMalformed, authn.ReasonUnknownID, authn.ReasonWrongSecret,
-		authn.ReasonExpired, authn.ReasonAudience, authn.ReasonGuard, authn.ReasonRevoked, authn.ReasonUnknownKey,
-		authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonNotYetValid, authn.ReasonClaims, authn.ReasonKeys,
-		authn.ReasonSourceGone, authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession,
-		authn.ReasonDirectory, authn.ReasonTooLarge, authn.ReasonDeadline, authn.ReasonVersion, authn.ReasonGroups:
-		return true
-	default:
-		return false
-	}
-}
-
-// loginReason bounds the reason of a call of /login, /whoami or /logout.
-func loginReason(reason string) string {
-	switch reason {
-	case string(authn.ReasonOK):
-		return ""
-	case "", "method", "media-type", "body-too-large", "rate-limited", "slowed", "overload", "internal", "not-stored": // of package login
-		return reason
-	default:
-		if isAuthn(reason) {
-			return reason
-		}
-		return other
-	}
-}
-
 // authenticated counts a token review, if it is one that has an answer.
 func (a *authentications) authenticated(o *review.Outcome, reason string) {
 	switch o.Decision {
 	case review.Allowed, review.Denied, review.Unknown:
 		if o.Endpoint == a.endpoint {
-			a.total.WithLabelValues(backendLabel(o.Backend), a.sourceLabel(o.Source), string(o.Decision), reason).Inc()
+			a.total.WithLabelValues(o.Backend, o.Source, string(o.Decision), reason).Inc()
 		}
 	case review.Refused, review.Shed:
 	}
@@ -169,22 +112,24 @@ const (
 // Login observes one finished call of /login, /whoami or /logout.
 func (t *Telemetry) Login(e *Call) {
 	a := t.authentications
-	decision, reason := string(e.Decision), loginReason(e.Reason)
+	decision, reason := string(e.Decision), e.Reason
+	if e.Decision == review.Allowed {
+		reason = ""
+	}
 	switch e.Path {
 	case whoamiPath:
 		a.whoamis.WithLabelValues(decision, reason).Inc()
 	case logoutPath:
-		a.logouts.WithLabelValues(a.sourceLabel(e.Source), decision, reason).Inc()
+		a.logouts.WithLabelValues(e.Source, decision, reason).Inc()
 	default:
-		directory := a.sourceLabel(e.Directory)
-		a.logins.WithLabelValues(directory, decision, reason).Inc()
-		a.duration.WithLabelValues(directory, decision).Observe(e.Took.Seconds())
+		a.logins.WithLabelValues(e.Directory, decision, reason).Inc()
+		a.duration.WithLabelValues(e.Directory, decision).Observe(e.Took.Seconds())
 	}
 	ctx, level := context.Background(), loginLevel(e)
 	if !t.log.Enabled(ctx, level) {
 		return
 	}
-	attrs := a.attributes(e)
+	attrs := loginAttributes(e)
 	// Anyone who reaches the port can cause the others.
 	if e.Decision != review.Allowed {
 		suppressed, ok := t.lines.allowReason(e.Path, reason, e.Started.Add(e.Took))
@@ -219,9 +164,9 @@ func loginLevel(e *Call) slog.Level {
 	}
 }
 
-// attributes returns the caller, the subject and the outcome of a call: nothing of a
+// loginAttributes returns the caller, the subject and the outcome of a call: nothing of a
 // password and nothing of a token.
-func (a *authentications) attributes(e *Call) []slog.Attr {
+func loginAttributes(e *Call) []slog.Attr {
 	attrs := appendFields([]slog.Attr{slog.String("decision", string(e.Decision))}, []field{
 		{"reason", e.Reason},
 		{"detail", e.Detail},
@@ -229,7 +174,6 @@ func (a *authentications) attributes(e *Call) []slog.Attr {
 		{"backend", string(e.Backend)},
 		{"source", e.Source},
 		{"user", e.User},
-		{"typed", a.fingerprint(e)},
 		{"tokenID", e.TokenID},
 		{"client", e.Client},
 	})
@@ -237,17 +181,4 @@ func (a *authentications) attributes(e *Call) []slog.Attr {
 		attrs = append(attrs, slog.Bool("renewal", true))
 	}
 	return append(attrs, slog.Float64("seconds", e.Took.Seconds()))
-}
-
-// fingerprint identifies the typed name where no user is known, so that lines about one
-// name can be found. The name may be a password in the wrong field, so the log has neither
-// it nor its hash: the key is random, and lives as long as the process.
-func (a *authentications) fingerprint(e *Call) string {
-	name := strings.ToLower(strings.TrimSpace(e.Typed))
-	if name == "" || e.User != "" {
-		return ""
-	}
-	mac := hmac.New(sha256.New, a.key)
-	_, _ = mac.Write([]byte(name)) // a hash takes everything
-	return hex.EncodeToString(mac.Sum(nil)[:4])
 }

@@ -28,9 +28,6 @@ type Call struct {
 	// token was to be renewed. They are about logins alone.
 	Directory string
 	Renewal   bool
-	// Typed is the name that was given with a password. It may be a password that
-	// was typed into the wrong field, so that it must be written nowhere.
-	Typed string
 	// User is the canonical name of the user: for a yes, and for an identity that
 	// the guard refused.
 	User string

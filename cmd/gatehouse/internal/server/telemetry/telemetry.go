@@ -123,26 +123,13 @@ func goVersion() string {
 	return "unknown"
 }
 
-// reasonLabel bounds the label: reasons of policies are replaced.
+// reasonLabel returns the label for the reason of a review, which is a word of this program or one
+// of the reasons that a policy may give.
 func reasonLabel(o *review.Outcome) string {
-	switch o.Decision {
-	case review.Denied:
-		switch o.Reason {
-		case "", "Forbidden", "Invalid", "RequestEntityTooLarge":
-			return o.Reason
-		default:
-			if isAuthn(o.Reason) {
-				return o.Reason
-			}
-			return other
-		}
-	case review.Allowed:
-		return ""
-	case review.Unknown, review.Refused, review.Shed:
-		return o.Reason // words of this program
-	default:
+	if o.Decision == review.Allowed {
 		return ""
 	}
+	return o.Reason
 }
 
 // Admissions returns how many reviews of admission there were.

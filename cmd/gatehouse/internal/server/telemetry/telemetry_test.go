@@ -97,24 +97,6 @@ func TestOneLineForWhatSomebodyMayHaveToActOn(t *testing.T) {
 	}
 }
 
-// TestLabelsAreBounded feeds reasons that policies and callers could make up.
-func TestLabelsAreBounded(t *testing.T) {
-	t.Parallel()
-	observe, _ := newTelemetry(slog.LevelError)
-	for i := range 1000 {
-		made := "Reason" + strings.Repeat("x", i)
-		observe.Review(&review.Outcome{Endpoint: "validate", Decision: review.Denied, Reason: made})
-		observe.Review(&review.Outcome{Endpoint: "validate", Decision: review.Allowed, Reason: made, Namespace: made, Object: made, User: made})
-	}
-	n, err := testutil.GatherAndCount(observe.Registry, "gatehouse_reviews_total")
-	if err != nil || n != 2 {
-		t.Errorf("%d time series (%v), want 2", n, err)
-	}
-	if problems, err := testutil.GatherAndLint(observe.Registry); err != nil || len(problems) > 0 {
-		t.Errorf("metrics: %v %v", problems, err)
-	}
-}
-
 // TestNobodyFillsTheLog sends what anybody who reaches the port can send.
 func TestNobodyFillsTheLog(t *testing.T) {
 	t.Parallel()
