@@ -135,20 +135,6 @@ func (c *Cursor) Skip() Value {
 	return c.text[start:c.at:c.at]
 }
 
-// SkipIf passes by the value that comes next if it is written exactly as v, which must be an
-// object or an array: these end where they end, whatever follows. It reports whether it did. It
-// costs less than Skip.
-func (c *Cursor) SkipIf(v Value) bool {
-	if !bytes.HasPrefix(c.text[c.at:], v) {
-		return false
-	}
-	c.at += len(v)
-	if c.index != nil {
-		c.node = c.index.Nodes[c.node].Next
-	}
-	return true
-}
-
 // At returns where the Cursor stands: the number of bytes that it has read.
 func (c *Cursor) At() int { return c.at }
 

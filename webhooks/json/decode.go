@@ -24,16 +24,11 @@ func (e *DuplicateKeyError) Error() string {
 // other. An absent value decodes to nil. All strings share one copy of the text.
 //
 // The error is a *DuplicateKeyError, or says that a number is out of range.
-func (v Value) Decode() (any, error) { return v.DecodeWithout() }
-
-// DecodeWithout is Decode without the member at a path of names, for a reader that does not
-// need it. The member is not read: a duplicate inside it is no error. Without a path it is
-// Decode.
-func (v Value) DecodeWithout(path ...string) (any, error) {
+func (v Value) Decode() (any, error) {
 	if len(v) == 0 {
 		return nil, nil
 	}
-	d := decoder{data: v, text: string(v), without: path}
+	d := decoder{data: v, text: string(v)}
 	out, _, err := d.value(0)
 	return out, err
 }
@@ -44,9 +39,6 @@ type decoder struct {
 	// open holds the elements of the arrays that are being read, so that each
 	// array is allocated once and in its size.
 	open []any
-	// without is the rest of the path of the omitted member while the objects on it are being
-	// read, and nil elsewhere.
-	without []string
 }
 
 func (d *decoder) value(i int) (any, int, error) {
@@ -71,33 +63,17 @@ func (d *decoder) value(i int) (any, int, error) {
 
 func (d *decoder) object(i int) (any, int, error) {
 	out := make(map[string]any)
-	without, skipped := d.without, false
-	d.without = nil
 	i = skipSpace(d.data, i+1)
 	for n := 1; d.data[i] != '}'; n++ {
 		key, end := d.str(i)
 		i = skipSpace(d.data, skipSpace(d.data, end)+1)
-		if len(without) == 1 && key == without[0] {
-			if skipped {
-				return nil, 0, &DuplicateKeyError{Key: key}
-			}
-			skipped = true
-			n--
-			end = skipValue(d.data, i)
-		} else {
-			if len(without) > 1 && key == without[0] {
-				d.without = without[1:]
-			}
-			value, after, err := d.value(i)
-			if err != nil {
-				return nil, 0, err
-			}
-			d.without = nil
-			end = after
-			out[key] = value
-			if len(out) != n {
-				return nil, 0, &DuplicateKeyError{Key: key}
-			}
+		value, end, err := d.value(i)
+		if err != nil {
+			return nil, 0, err
+		}
+		out[key] = value
+		if len(out) != n {
+			return nil, 0, &DuplicateKeyError{Key: key}
 		}
 		i = skipSpace(d.data, end)
 		if d.data[i] == ',' {
@@ -108,7 +84,6 @@ func (d *decoder) object(i int) (any, int, error) {
 }
 
 func (d *decoder) array(i int) (any, int, error) {
-	d.without = nil
 	base := len(d.open)
 	i = skipSpace(d.data, i+1)
 	for d.data[i] != ']' {

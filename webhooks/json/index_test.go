@@ -85,22 +85,6 @@ func walkIndexed(t *testing.T, v rawjson.Value, want any) {
 	}
 }
 
-// TestSkipIfIndexed passes by an element, and reads the next one, with an Index and without.
-func TestSkipIfIndexed(t *testing.T) {
-	t.Parallel()
-	text := rawjson.Value(`[{"a":[1,2]},{"b":3}]`)
-	var x rawjson.Index
-	if err := x.Read(text); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]rawjson.Cursor{"without": text.Cursor(), "with": x.Cursor(0)} {
-		c.Enter()
-		if !c.Next() || c.SkipIf(rawjson.Value(`{"b":3}`)) || !c.SkipIf(rawjson.Value(`{"a":[1,2]}`)) || !c.Next() || string(c.Skip()) != `{"b":3}` || c.Next() {
-			t.Errorf("%s an Index it is read wrongly", name)
-		}
-	}
-}
-
 func TestIndexMember(t *testing.T) {
 	t.Parallel()
 	var x rawjson.Index

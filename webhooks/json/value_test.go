@@ -232,31 +232,6 @@ func TestDuplicateKey(t *testing.T) {
 	}
 }
 
-func TestDecodeWithout(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct{ name, text, want string }{
-		{"left out", `{"metadata":{"name":"a","managedFields":[{"a":{}}],"uid":"u"},"managedFields":1}`, `{"metadata":{"name":"a","uid":"u"},"managedFields":1}`},
-		{"alone", `{"metadata":{"managedFields":[]}}`, `{"metadata":{}}`},
-		{"deeper ones stay", `{"a":{"metadata":{"managedFields":1}},"metadata":{"x":{"managedFields":2}}}`, `{"a":{"metadata":{"managedFields":1}},"metadata":{"x":{"managedFields":2}}}`},
-		{"behind an array", `{"metadata":[{"managedFields":1}],"b":{"managedFields":2}}`, `{"metadata":[{"managedFields":1}],"b":{"managedFields":2}}`},
-		{"duplicates", `{"metadata":{"managedFields":1,"managedFields":2}}`, ""},
-		{"duplicates inside", `{"metadata":{"managedFields":{"a":1,"a":2}}}`, `{"metadata":{}}`},
-		{"a later member of the same name", `{"metadata":{"a":1},"b":{"managedFields":1}}`, `{"metadata":{"a":1},"b":{"managedFields":1}}`},
-	} {
-		got, err := parse(t, tc.text).DecodeWithout("metadata", "managedFields")
-		if tc.want == "" {
-			if _, dup := errors.AsType[*rawjson.DuplicateKeyError](err); !dup {
-				t.Errorf("%s: %v, want a DuplicateKeyError", tc.name, err)
-			}
-			continue
-		}
-		want, wantErr := parse(t, tc.want).Decode()
-		if err != nil || wantErr != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %v (%v), want %v (%v)", tc.name, got, err, want, wantErr)
-		}
-	}
-}
-
 // FuzzAgainstUpstream holds Parse, Decode and Text against encoding/json and
 // the decoder that apimachinery uses: what is accepted here is accepted there,
 // what is refused here and accepted there is invalid UTF-8 or a duplicate, and

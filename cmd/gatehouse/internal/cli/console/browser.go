@@ -1,13 +1,12 @@
 package console
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
+
+	"github.com/cli/browser"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
@@ -19,21 +18,12 @@ const firstPage = `<!DOCTYPE html><meta charset="utf-8"><title>Gatehouse</title>
 	`<input type="hidden" name="token" value="%s"><button>Continue to the console</button></form><script>document.forms[0].submit()</script>`
 
 // openBrowser opens the URL in the browser of the desktop. It does not matter if there is none: the URL is on the terminal.
-func openBrowser(ctx context.Context, messages io.Writer, work, address string, secrets web.Secrets) {
+func openBrowser(messages io.Writer, work, address string, secrets web.Secrets) {
 	file := filepath.Join(work, "console.html")
 	err := os.WriteFile(file, fmt.Appendf(nil, firstPage, address, secrets.Base, secrets.Token), 0o600)
 	if err == nil {
-		name, args := "xdg-open", []string{file}
-		switch runtime.GOOS {
-		case "darwin":
-			name = "open"
-		case "windows":
-			name, args = "rundll32", []string{"url.dll,FileProtocolHandler", file}
-		}
-		command := exec.CommandContext(ctx, name, args...) // #nosec G204 -- the name is one of these three
-		if err = command.Start(); err == nil {
-			go func() { _ = command.Wait() }() // the browser stays open or not
-		}
+		browser.Stdout, browser.Stderr = io.Discard, io.Discard
+		err = browser.OpenFile(file)
 	}
 	if err != nil {
 		_, _ = fmt.Fprintf(messages, "No browser was opened: %v\n", cli.Cause(err))

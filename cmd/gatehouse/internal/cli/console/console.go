@@ -39,7 +39,6 @@ type Run func(ctx context.Context, args []string, s cli.Streams) int
 type flags struct {
 	cli.SourceFlags
 	config     string
-	manifests  []string
 	recordings []string
 	namespaces []string
 	port       int
@@ -69,8 +68,8 @@ Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
   # a recording and the configuration that you change
   gatehouse console --config ./config --recording ./prod.gatehouse.zst
 
-  # a candidate for a cluster, with manifests to try
-  gatehouse console --context prod --config ./new -f ./deploy`,
+  # a candidate for a cluster
+  gatehouse console --context prod --config ./new`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -82,7 +81,6 @@ Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents; with a cluster, it decides in place of what is active there")
 	f.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&f.manifests, "filename", "f", nil, "file or directory of manifests to try; repeatable")
 	flags.StringArrayVar(&f.recordings, "recording", nil, "recording to show: a file, or a directory with segments; repeatable (default those of the replicas)")
 	flags.StringArrayVarP(&f.namespaces, "namespace", "n", nil, "namespace whose objects are shown; repeatable (default all that you may read)")
 	flags.IntVar(&f.port, "port", defaultPort, "port on the loopback interface, 0 for any free port")
@@ -96,14 +94,9 @@ func (f *flags) check() error {
 	if f.config != "" {
 		errs = append(errs, cli.CheckDir("--config", f.config))
 	}
-	for _, of := range []struct {
-		flag  string
-		paths []string
-	}{{"--filename", f.manifests}, {"--recording", f.recordings}} {
-		for _, path := range of.paths {
-			if _, err := os.Stat(path); err != nil {
-				errs = append(errs, fmt.Errorf("%s %s: %w", of.flag, cli.InertName(path), cli.Cause(err)))
-			}
+	for _, path := range f.recordings {
+		if _, err := os.Stat(path); err != nil {
+			errs = append(errs, fmt.Errorf("--recording %s: %w", cli.InertName(path), cli.Cause(err)))
 		}
 	}
 	if f.port < 0 || f.port > 65535 {
@@ -175,7 +168,7 @@ func (f *flags) serve(ctx context.Context, s cli.Streams, run Run) error {
 	url := secrets.FirstURL(address)
 	_, _ = fmt.Fprintf(s.Err, "%sThe console is at %s\nPress Ctrl-C to stop it.\n", note, url)
 	if !f.noBrowser {
-		openBrowser(ctx, s.Err, work, address, secrets)
+		go openBrowser(s.Err, work, address, secrets)
 	}
 	return serveUntil(ctx, listener, c.web)
 }

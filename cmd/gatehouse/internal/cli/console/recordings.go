@@ -245,15 +245,10 @@ func replayWords(paths []string, configuration ...string) []string {
 // replayTimeout bounds a replay while the browser waits.
 const replayTimeout = 5 * time.Minute
 
-// replayCandidate replays a recording, "" for all of them, with a candidate.
-func (c *console) replayCandidate(ctx context.Context, x *candidate, recording string) (*commandOutput, error) {
+// replayCandidate replays the recordings with a candidate.
+func (c *console) replayCandidate(ctx context.Context, x *candidate) (*commandOutput, error) {
 	paths := c.recordingPaths()
-	switch {
-	case recording != "" && !slices.Contains(c.recordings, recording):
-		return nil, web.NotFound("%q is not a --recording", cli.InertName(recording))
-	case recording != "":
-		paths = []string{recording}
-	case c.isMirrored():
+	if c.isMirrored() {
 		c.followReplicas()
 	}
 	if sources, _ := replay.Sources(paths); len(sources) == 0 {

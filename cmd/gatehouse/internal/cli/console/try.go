@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -32,8 +30,6 @@ type tryForm struct {
 	// Manifests are what is decided about, and Old the same objects before an update.
 	Manifests, Old                     string
 	User, Groups, Namespace, Operation string
-	// Recording is the path of the recording to replay.
-	Recording string
 }
 
 // operations are the choices of the form.
@@ -47,7 +43,7 @@ func readTryForm(r *http.Request) (tryForm, error) {
 	get := func(name string) string { return strings.ReplaceAll(r.PostForm.Get(name), "\r\n", "\n") }
 	f := tryForm{
 		Documents: get("documents"), Manifests: get("manifests"), Old: get("old"), User: strings.TrimSpace(get("user")), Groups: get("groups"),
-		Namespace: strings.TrimSpace(get("namespace")), Operation: get("operation"), Recording: get("recording"),
+		Namespace: strings.TrimSpace(get("namespace")), Operation: get("operation"),
 	}
 	if !slices.Contains(operations(), f.Operation) {
 		f.Operation = operations()[0]
@@ -64,10 +60,9 @@ func (f *tryForm) groups() []string {
 type tryPage struct {
 	tryForm
 
-	// Begin is the document of the URL, Choices are documents to begin with, Files manifests, and Recordings those of the command line.
-	Begin             string
-	Choices           []objectKey
-	Files, Recordings []string
+	// Begin is the document of the URL, and Choices are documents to begin with.
+	Begin   string
+	Choices []objectKey
 	// CanReplay reports whether there are recordings: those of the command line, or of the replicas.
 	CanReplay bool
 	Result    *tryResult
@@ -95,7 +90,7 @@ spec:
   validationActions: [Deny]
 `
 
-// starterPod is the manifest of the form without -f.
+// starterPod is the manifest of the form.
 const starterPod = `apiVersion: v1
 kind: Pod
 metadata:
@@ -106,7 +101,7 @@ spec:
       image: registry.example/web:1
 `
 
-// showTry shows the form. A document and a manifest to begin with are named by the URL.
+// showTry shows the form. A document to begin with is named by the URL.
 func (c *console) showTry(r *http.Request) (*web.View, error) {
 	l, err := c.configuration(r.Context())
 	if err != nil {
@@ -120,23 +115,12 @@ func (c *console) showTry(r *http.Request) (*web.View, error) {
 			return nil, err
 		}
 	}
-	file := query.Get("example")
-	if file == "" && len(data.Files) > 0 {
-		file = data.Files[0]
-	}
-	if file != "" {
-		text, err := c.readManifest(file)
-		if err != nil {
-			return nil, err
-		}
-		data.Manifests = string(text)
-	}
 	return &web.View{Title: "Try", Template: "try", Data: data}, nil
 }
 
 // newTryPage returns the page with a form.
 func (c *console) newTryPage(form tryForm, l *loaded) *tryPage {
-	data := &tryPage{tryForm: form, Files: c.manifestFiles(), Recordings: c.recordings, CanReplay: len(c.recordingPaths()) > 0}
+	data := &tryPage{tryForm: form, CanReplay: len(c.recordingPaths()) > 0}
 	if l == nil {
 		return data
 	}
@@ -145,41 +129,6 @@ func (c *console) newTryPage(form tryForm, l *loaded) *tryPage {
 		data.Choices = append(data.Choices, o.key())
 	}
 	return data
-}
-
-// maxManifestFiles bounds the files of -f that are offered, and maxManifestMiB one of them.
-const (
-	maxManifestFiles = 500
-	maxManifestMiB   = 1
-)
-
-// manifestFiles returns the files of -f, and those in its directories.
-func (c *console) manifestFiles() (files []string) {
-	for _, path := range c.manifests {
-		_ = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error { // what cannot be read is not offered
-			isManifest := name == path || slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
-			switch {
-			case err != nil || len(files) == maxManifestFiles:
-				return fs.SkipDir
-			case !entry.IsDir() && isManifest:
-				files = append(files, name)
-			}
-			return nil
-		})
-	}
-	return files
-}
-
-// readManifest reads a file of -f. A URL can name no other file.
-func (c *console) readManifest(name string) ([]byte, error) {
-	if !slices.Contains(c.manifestFiles(), name) {
-		return nil, web.NotFound("%q is not a file of --filename", cli.InertName(name))
-	}
-	text, err := cli.ReadFile(name, maxManifestMiB)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", cli.InertName(name), err)
-	}
-	return text, nil
 }
 
 // computeTry computes what the candidate decides, or begins a replay.
@@ -226,7 +175,7 @@ type tryResult struct {
 	TimedOut bool
 }
 
-// compute computes what the candidate decides about the manifests or a recording. There is one such computation at a time.
+// compute computes what the candidate decides about the manifests or the recordings. There is one such computation at a time.
 func (c *console) compute(ctx context.Context, l *loaded, page *tryPage, isReplay bool) error {
 	if err := c.computing.Acquire(ctx, 1); err != nil {
 		return errors.New("another computation takes too long (hint: try again)")
@@ -238,7 +187,7 @@ func (c *console) compute(ctx context.Context, l *loaded, page *tryPage, isRepla
 	}
 	defer x.remove()
 	if isReplay {
-		page.Replay, err = c.replayCandidate(ctx, x, page.Recording)
+		page.Replay, err = c.replayCandidate(ctx, x)
 		return err
 	}
 	out := &tryResult{}

@@ -95,16 +95,13 @@ func TestTry(t *testing.T) {
 
 func TestTryPrefilled(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(writeFiles(t, map[string]string{"pod.yaml": tryPod}), "pod.yaml")
-	c := newPolicyConsole(t, flags{config: writeFiles(t, map[string]string{"all.yaml": strict + "---\n# a comment\n" + strings.Replace(strict, "name: labels", "name: other", 1)}), manifests: []string{file}})
+	c := newPolicyConsole(t, flags{config: writeFiles(t, map[string]string{"all.yaml": strict + "---\n# a comment\n" + strings.Replace(strict, "name: labels", "name: other", 1)})})
 	_, page, _ := c.get("GET", "/try?begin=AdmissionPolicy//other", nil)
-	c.wants(page, "# a comment", `name: web, namespace: shop`, `<option value="AdmissionPolicy//other" selected>`)
-	_, page, _ = c.get("GET", "/try?begin=AdmissionPolicy%2F%2Flabels&example="+url.QueryEscape(file), nil)
+	c.wants(page, "# a comment", `<option value="AdmissionPolicy//other" selected>`)
+	_, page, _ = c.get("GET", "/try?begin=AdmissionPolicy%2F%2Flabels", nil)
 	c.wants(page, "metadata: {name: labels}")
-	for _, target := range []string{"/try?begin=AdmissionPolicy//nobody", "/try?example=/etc/passwd"} {
-		if status, _, text := c.get("GET", target, nil); status != http.StatusNotFound {
-			t.Error(target, status, text)
-		}
+	if status, _, text := c.get("GET", "/try?begin=AdmissionPolicy//nobody", nil); status != http.StatusNotFound {
+		t.Error(status, text)
 	}
 }
 
@@ -116,13 +113,10 @@ func TestTryReplay(t *testing.T) {
 	}
 	recording := writeRecording(t, strict, reviews...)
 	c := newPolicyConsole(t, flags{config: writeFiles(t, map[string]string{"all.yaml": strict}), recordings: []string{recording}})
-	_, _, text := c.get("POST", "/try", url.Values{"documents": {refusing()}, "do": {"replay"}, "recording": {recording}})
+	_, _, text := c.get("POST", "/try", url.Values{"documents": {refusing()}, "do": {"replay"}})
 	c.wants(text, "3 reviews: the candidate", "100.0 % newly refused", "newly refused: AdmissionPolicy labels, validations[0]", "in namespace shop", "Pod/web", "after: denied", "&lt;b&gt;job")
 	_, _, text = c.get("POST", "/try", url.Values{"documents": {strict}, "do": {"replay"}})
 	c.wants(text, "3 100.0 % unchanged")
-	if status, _, text := c.get("POST", "/try", url.Values{"documents": {strict}, "do": {"replay"}, "recording": {"/etc/passwd"}}); status != http.StatusNotFound {
-		t.Error("a recording that the command line does not name", status, text)
-	}
 	_, _, text = c.get("POST", "/try", url.Values{"documents": {withRule("nope")}, "do": {"replay"}})
 	if !strings.Contains(text, "is not declared") || strings.Contains(text, c.work) {
 		t.Error("a candidate with errors", text)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,17 +28,15 @@ type Telemetry struct {
 	log   *slog.Logger
 	lines *lines
 	// audits reports whether authenticated token reviews are logged at level info.
-	audits bool
-	// admissions counts reviews of admission.
-	admissions atomic.Uint64
-	duration   *prometheus.HistogramVec
-	reviews    *prometheus.CounterVec
-	waited     *prometheus.HistogramVec
-	size       *prometheus.HistogramVec
-	warnings   *prometheus.CounterVec
-	patched    prometheus.Counter
-	profiles   *prometheus.CounterVec
-	policies   *policies
+	audits   bool
+	duration *prometheus.HistogramVec
+	reviews  *prometheus.CounterVec
+	waited   *prometheus.HistogramVec
+	size     *prometheus.HistogramVec
+	warnings *prometheus.CounterVec
+	patched  prometheus.Counter
+	profiles *prometheus.CounterVec
+	policies *policies
 	// authentications are token reviews and logins.
 	authentications *authentications
 	reloads         *prometheus.CounterVec
@@ -132,17 +129,11 @@ func reasonLabel(o *review.Outcome) string {
 	return o.Reason
 }
 
-// Admissions returns how many reviews of admission there were.
-func (t *Telemetry) Admissions() uint64 { return t.admissions.Load() }
-
 // Review observes one finished review. It can be review.Options.Observe.
 func (t *Telemetry) Review(o *review.Outcome) {
 	decision, reason := string(o.Decision), reasonLabel(o)
 	t.duration.WithLabelValues(o.Endpoint, decision).Observe(o.Took.Seconds())
 	t.reviews.WithLabelValues(o.Endpoint, decision, reason).Inc()
-	if o.Endpoint != t.authentications.endpoint {
-		t.admissions.Add(1)
-	}
 	t.authentications.authenticated(o, reason)
 	t.waited.WithLabelValues(o.Endpoint).Observe(o.Waited.Seconds())
 	t.size.WithLabelValues(o.Endpoint).Observe(float64(o.Bytes))
