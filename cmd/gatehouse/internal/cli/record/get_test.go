@@ -71,11 +71,11 @@ func admitted(id, namespace, name, user, decision string) *record.Review {
 	}
 }
 
-// runGet runs record get, and returns the file.
-func runGet(t *testing.T, s *portforward.APIServer, args ...string) (result clitest.Result, file string) {
+// runGet runs record get, and returns the directory.
+func runGet(t *testing.T, s *portforward.APIServer) (result clitest.Result, dir string) {
 	t.Helper()
-	file = filepath.Join(t.TempDir(), "out.gatehouse.zst")
-	return clitest.Run(t.Context(), "", append([]string{"record", "get", "--kubeconfig", s.Kubeconfig(t), "-f", file}, args...), NewCommand), file
+	dir = filepath.Join(t.TempDir(), "out")
+	return clitest.Run(t.Context(), "", []string{"record", "get", "--kubeconfig", s.Kubeconfig(t), "-d", dir}, NewCommand), dir
 }
 
 // TestGetSharedDirectory fetches from replicas that list the same directory, a file of which is being written to.
@@ -88,19 +88,11 @@ func TestGetSharedDirectory(t *testing.T) {
 	s := portforward.NewAPIServer(t, map[string]http.Handler{
 		"gatehouse-a": recordingOf(t, map[string][]byte{other: growing[:len(growing)-6]}), "gatehouse-b": shared, "gatehouse-c": shared,
 	})
-	result, file := runGet(t, s, "-o", "json")
-	var got getResult
-	if err := json.Unmarshal([]byte(result.Out), &got); err != nil {
-		t.Fatal(err)
+	result, dir := runGet(t, s)
+	if result.Code != 0 || !strings.HasSuffix(result.Out, "out: 2 segments of 3 replicas, 0.0 MiB\n") {
+		t.Errorf("%+v", result)
 	}
-	segments := 0
-	for _, r := range got.Replicas {
-		segments += r.Segments
-	}
-	if got.Reviews != 4 || len(got.Replicas) != 3 || segments != 2 {
-		t.Errorf("%+v", got)
-	}
-	shown := clitest.Run(t.Context(), "", []string{"record", "show", file, "-o", "json"}, NewCommand)
+	shown := clitest.Run(t.Context(), "", []string{"record", "show", dir, "-o", "json"}, NewCommand)
 	ids := shownIDs(t, "json", shown.Out)
 	slices.Sort(ids)
 	if text := strings.Join(ids, " "); text != "a0 a1 b0 b1" {
@@ -116,9 +108,7 @@ func TestGetProblems(t *testing.T) {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 	}
 	s := portforward.NewAPIServer(t, map[string]http.Handler{
-		"a-good": recordingOf(t, map[string][]byte{"1-a.gatehouse.zst": good, "2-a.gatehouse.zst": good[:len(good)-6]}),
-		// The name of the damaged file would be one outside of the directory.
-		"b-damaged":   recordingOf(t, map[string][]byte{"1-b.gatehouse.zst": append(bytes.Clone(good), "garbage"...), "2-b.gatehouse.zst": []byte("foreign")}),
+		"a-good":      recordingOf(t, map[string][]byte{"1-a.gatehouse.zst": good, "2-a.gatehouse.zst": good[:len(good)-6]}),
 		"c-dead":      http.NotFoundHandler(),
 		"d-forbidden": http.NotFoundHandler(),
 		"e-off":       debug.Handler(debug.Options{Level: debug.NewLevel(new(slog.LevelVar), slog.New(slog.DiscardHandler))}),
@@ -126,12 +116,12 @@ func TestGetProblems(t *testing.T) {
 		"g-hostile":   list(`{"files":[{"name":"../../evil.gatehouse.zst","bytes":1},{"name":"../x.yaml"}]}`),
 	})
 	s.Dead, s.Forbidden = "c-dead", "d-forbidden"
-	result, file := runGet(t, s)
-	if result.Code != 2 || !strings.Contains(result.Out, "out.gatehouse.zst: 3 reviews of ") {
+	result, dir := runGet(t, s)
+	if result.Code != 2 || !strings.Contains(result.Out, "out: 2 segments of 2 replicas, ") {
 		t.Errorf("%+v", result)
 	}
 	for _, want := range []string{
-		"replica b-damaged: 1-b.gatehouse.zst: line", "replica b-damaged: 2-b.gatehouse.zst: is no recording", "replica c-dead: forward port 8081: error forwarding port 8081 to pod c-dead, uid : failed to connect to localhost:8081: connection refused",
+		"replica c-dead: forward port 8081: error forwarding port 8081 to pod c-dead, uid : failed to connect to localhost:8081: connection refused",
 		`replica d-forbidden: unable to upgrade connection: pods "d-forbidden" is forbidden: User "joe" cannot create resource "pods/portforward"`,
 		"\n(hint: bind the ClusterRole gatehouse-console in namespace gatehouse-system, or a role that allows create of pods/portforward)", "replica e-off: the server answers 404: recording is off (hint: gatehouse serve --record DIR)", "replica f-foreign: the answer is no list of files",
 	} {
@@ -144,10 +134,7 @@ func TestGetProblems(t *testing.T) {
 			t.Errorf("standard error\n%s\nhas %q", result.Err, unwanted)
 		}
 	}
-	if _, err := os.Stat(file); err != nil {
-		t.Error(err)
-	}
-	if matches, _ := filepath.Glob(filepath.Join(filepath.Dir(file), "..", "evil*")); len(matches) > 0 {
+	if matches, _ := filepath.Glob(filepath.Join(dir, "..", "..", "evil*")); len(matches) > 0 {
 		t.Errorf("files outside of the directory: %s", matches)
 	}
 }
@@ -155,7 +142,7 @@ func TestGetProblems(t *testing.T) {
 func TestGetNothing(t *testing.T) {
 	t.Parallel()
 	s := portforward.NewAPIServer(t, map[string]http.Handler{"gatehouse-a": recordingOf(t, nil)})
-	if result, file := runGet(t, s); result.Code != 1 || !strings.Contains(result.Err, "no reviews were recorded") || exists(file) {
+	if result, _ := runGet(t, s); result.Code != 1 || !strings.Contains(result.Err, "no reviews were recorded") {
 		t.Errorf("%+v", result)
 	}
 	empty := portforward.NewAPIServer(t, nil)
@@ -164,23 +151,17 @@ func TestGetNothing(t *testing.T) {
 	}
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 func TestGetUsage(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, want string
 		args       []string
 	}{
-		{"output", `--output "xml": must be text or json`, []string{"-o", "xml"}},
 		{"port", "--ops-port 70000: must be from 1 to 65535", []string{"--ops-port", "70000"}},
 		{"labels", `--selector "a=b=c": must be a label selector`, []string{"-l", "a=b=c"}},
 		{"no labels", `--selector "": must be a label selector`, []string{"-l", ""}},
 		{"time", `--since "yesterday": must be a time such as`, []string{"--since", "yesterday"}},
-		{"directory", "--output-file: ", []string{"-f", "no/such/directory/out"}},
+		{"directory", "--output-dir: must not be empty", []string{"-d", ""}},
 		{"two clusters", "--in-cluster excludes", []string{"--in-cluster", "--context", "prod"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

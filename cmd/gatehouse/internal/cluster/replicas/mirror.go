@@ -35,17 +35,15 @@ const (
 	fetchers = 4
 )
 
-// Mirror keeps a directory in step with the recordings of all replicas, while a page shows it. It has the newest segments, up
+// Mirror keeps a directory in step with the recordings of all replicas. It has the newest segments, up
 // to a number of bytes, and never changes what it has of one: a segment grows, or is removed.
 type Mirror struct {
 	// Dir is the directory. It is made with the first pass.
 	Dir string
-	// MaxBytes bounds it.
+	// MaxBytes bounds it, unless it is 0.
 	MaxBytes int64
 	// Since excludes segments that were last written before, unless it is zero.
 	Since time.Time
-	// Progress, if set, is called with the number of bytes that have arrived each time, by several goroutines.
-	Progress func(int64)
 	// Now is the clock.
 	Now func() time.Time
 
@@ -61,25 +59,15 @@ type Mirror struct {
 type MirrorState struct {
 	// At is when this was noted, zero before the first pass.
 	At time.Time
-	// Replicas is the number of servers that run, and Recording are the names of those which record.
-	Replicas  int
-	Recording []string
+	// Replicas is the number of servers that run, and Recording that of those which record.
+	Replicas, Recording int
 	// Off are the errors of those which do not.
 	Off []error
-	// Files are in the directory, in the order of their names.
-	Files []MirrorFile
-	// Bytes is the size of the files, and LeftOut is the number of segments that have no place in the directory.
-	Bytes   int64
-	LeftOut int
+	// Segments and Bytes are those in the directory, and LeftOut is the number of segments that have no place there.
+	Segments, LeftOut int
+	Bytes             int64
 	// Problems are what could not be read in the last pass.
 	Problems []error
-}
-
-// MirrorFile is a file in the directory of a Mirror.
-type MirrorFile struct {
-	// Replica has it, "" if none has it any more.
-	Name, Replica string
-	Bytes         int64
 }
 
 // NewMirror returns a Mirror of the recordings in a cluster.
@@ -206,7 +194,7 @@ func (p *pass) list(ctx context.Context, r *Replica) {
 		}
 		return
 	}
-	p.state.Recording = append(p.state.Recording, r.Name)
+	p.state.Recording++
 	for _, file := range files {
 		known := p.files[file.Name]
 		if record.IsSegmentName(file.Name) && file.Bytes >= 0 && !file.Modified.Before(p.mirror.Since) && (known == nil || known.Bytes < file.Bytes) {
@@ -229,8 +217,8 @@ func (p *pass) listLocal() {
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil {
-			continue // it was just removed
+		if err != nil || !record.IsSegmentName(entry.Name()) {
+			continue // it was just removed, or is not of a recording
 		}
 		f := p.files[entry.Name()]
 		if f == nil {
@@ -245,6 +233,9 @@ func (p *pass) listLocal() {
 func (p *pass) choose() []*mirrored {
 	all := slices.SortedFunc(maps.Values(p.files), func(a, b *mirrored) int { return strings.Compare(b.Name, a.Name) })
 	left := p.mirror.MaxBytes
+	if left == 0 {
+		return all
+	}
 	return slices.DeleteFunc(all, func(f *mirrored) bool {
 		if left -= max(f.Bytes, f.local); left >= 0 {
 			return false
@@ -264,7 +255,7 @@ func (p *pass) fetch(ctx context.Context, r *Replica, files []*mirrored) {
 			continue
 		}
 		path := filepath.Join(p.mirror.Dir, f.Name)
-		err := r.Resume(ctx, f.Name, path, f.Bytes-max(f.local, 0)+grows, p.mirror.Progress)
+		err := r.Resume(ctx, f.Name, path, f.Bytes-max(f.local, 0)+grows)
 		if err != nil && !errors.Is(err, errTooLarge) && !isNotFound(err) { // it was just removed, or the next pass goes on with it
 			p.problem(fmt.Errorf("replica %s: %s: %w", r.Name, f.Name, err))
 		}
@@ -278,30 +269,22 @@ func (p *pass) fetch(ctx context.Context, r *Replica, files []*mirrored) {
 // count notes what is in the directory after the pass.
 func (p *pass) count(files []*mirrored) {
 	for _, f := range files {
-		if f.local < 0 {
-			continue
+		if f.local >= 0 {
+			p.state.Segments++
+			p.state.Bytes += f.local
 		}
-		one := MirrorFile{Name: f.Name, Bytes: f.local}
-		if f.from != nil {
-			one.Replica = f.from.Name
-		}
-		p.state.Files = append(p.state.Files, one)
-		p.state.Bytes += f.local
 	}
-	slices.SortFunc(p.state.Files, func(a, b MirrorFile) int { return strings.Compare(a.Name, b.Name) })
-	slices.Sort(p.state.Recording)
 }
 
-// Resume writes what a file at a path lacks, and at most a number of bytes. It tries once. Progress, if set, gets the number of bytes
-// that have arrived each time.
-func (r *Replica) Resume(ctx context.Context, name, path string, most int64, progress func(int64)) error {
+// Resume writes what a file at a path lacks, and at most a number of bytes. It tries once.
+func (r *Replica) Resume(ctx context.Context, name, path string, most int64) error {
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600) // #nosec G304 -- the path is made by the caller
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, patherr.Cause(err))
 	}
 	info, err := out.Stat()
 	if err == nil {
-		_, err = r.part(ctx, name, out, info.Size(), most, progress)
+		err = r.part(ctx, name, out, info.Size(), most)
 	}
 	if closed := out.Close(); err == nil && closed != nil {
 		err = fmt.Errorf("%s: %w", path, patherr.Cause(closed))
@@ -315,8 +298,8 @@ func (s *MirrorState) Text() []string {
 		return []string{"Fetching the recordings of the replicas."}
 	}
 	const mib = 1 << 20
-	lines := []string{fmt.Sprintf("Recordings of %d of %s: %s, %.1f MiB.", len(s.Recording), diagnostic.Count(s.Replicas, "replica"), diagnostic.Count(len(s.Files), "segment"), float64(s.Bytes)/mib)}
-	if s.Replicas > 0 && len(s.Recording) == 0 && len(s.Problems) == 0 {
+	lines := []string{fmt.Sprintf("Recordings of %d of %s: %s, %.1f MiB.", s.Recording, diagnostic.Count(s.Replicas, "replica"), diagnostic.Count(s.Segments, "segment"), float64(s.Bytes)/mib)}
+	if s.Replicas > 0 && s.Recording == 0 && len(s.Problems) == 0 {
 		lines = append(lines, "No replica records (hint: gatehouse serve --record DIR).")
 	}
 	if s.LeftOut > 0 {

@@ -22,8 +22,8 @@ const (
 	maxConfiguration = 64 << 20
 	// maxList bounds the list of files of a replica, in bytes.
 	maxList = 16 << 20
-	// stallTimeout ends a transfer of which nothing arrives any more. The next pass goes on with it.
-	stallTimeout = 15 * time.Second
+	// transferTimeout bounds a request. The next pass goes on with a file that takes longer.
+	transferTimeout = time.Minute
 )
 
 // Replica is a server, whose listener for health and metrics can be read.
@@ -33,8 +33,8 @@ type Replica struct {
 	// Client sends requests, and Base is the URL of the listener.
 	Client *http.Client
 	Base   string
-	// Stall ends a transfer of which nothing arrives for this time.
-	Stall time.Duration
+	// Timeout bounds a request.
+	Timeout time.Duration
 }
 
 // answerError is an answer that is not what was requested.
@@ -87,48 +87,29 @@ func (r *Replica) read(ctx context.Context, path, what string, most int) ([]byte
 var errTooLarge = errors.New("the file is larger than the server has listed")
 
 // part writes a file from an offset on.
-func (r *Replica) part(ctx context.Context, name string, out io.Writer, offset, most int64, progress func(int64)) (written int64, err error) {
+func (r *Replica) part(ctx context.Context, name string, out io.Writer, offset, most int64) error {
 	body, done, err := r.get(ctx, debug.RecordingPath+"/"+url.PathEscape(name), offset)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer done()
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := body.Read(buffer)
-		if written+int64(n) > most {
-			return written, errTooLarge
-		}
-		if n > 0 {
-			if _, failed := out.Write(buffer[:n]); failed != nil {
-				return written, fmt.Errorf("write the file: %w", patherr.Cause(failed))
-			}
-			written += int64(n)
-			if progress != nil {
-				progress(int64(n))
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return written, nil
-		}
-		if err != nil {
-			return written, fmt.Errorf("the connection ended early: %w", err)
-		}
+	written, err := io.Copy(out, io.LimitReader(body, most+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("the transfer ended early: %w", patherr.Cause(err))
+	case written > most:
+		return errTooLarge
+	default:
+		return nil
 	}
 }
 
-// get asks for a path. The body ends with an error after the stall timeout without a byte. The caller
-// must call done.
+// get asks for a path. The caller must call done.
 func (r *Replica) get(ctx context.Context, path string, offset int64) (body io.Reader, done func(), err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	watch := time.AfterFunc(r.Stall, func() { cancel(fmt.Errorf("nothing has arrived for %s", r.Stall)) })
-	stop := func() {
-		watch.Stop()
-		cancel(nil)
-	}
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, fmt.Errorf("it took longer than %s", r.Timeout))
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.Base+path, http.NoBody)
 	if err != nil {
-		stop()
+		cancel()
 		return nil, nil, err
 	}
 	if offset > 0 {
@@ -139,12 +120,12 @@ func (r *Replica) get(ctx context.Context, path string, offset int64) (body io.R
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		stop()
+		cancel()
 		return nil, nil, withoutURL(err)
 	}
 	done = func() {
 		_ = response.Body.Close() // it was only read
-		stop()
+		cancel()
 	}
 	want := http.StatusOK
 	if offset > 0 {
@@ -152,7 +133,7 @@ func (r *Replica) get(ctx context.Context, path string, offset int64) (body io.R
 	}
 	switch {
 	case response.StatusCode == want:
-		return &watched{ctx, response.Body, watch, r.Stall}, done, nil
+		return response.Body, done, nil
 	case offset > 0 && response.StatusCode == http.StatusRequestedRangeNotSatisfiable:
 		return strings.NewReader(""), done, nil // all of it was there already
 	}
@@ -171,24 +152,4 @@ func withoutURL(err error) error {
 		return failed.Err
 	}
 	return err
-}
-
-// watched is a body whose reads put off a timer.
-type watched struct {
-	ctx   context.Context //nolint:containedctx // its cause is why a read failed
-	body  io.Reader
-	timer *time.Timer
-	stall time.Duration
-}
-
-// Read implements io.Reader.
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.body.Read(p)
-	if n > 0 {
-		w.timer.Reset(w.stall)
-	}
-	if err != nil && !errors.Is(err, io.EOF) && w.ctx.Err() != nil {
-		err = context.Cause(w.ctx)
-	}
-	return n, err
 }

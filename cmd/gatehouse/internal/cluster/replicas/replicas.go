@@ -220,7 +220,7 @@ func (c *Cluster) replica(pod *corev1.Pod) (*Replica, error) {
 		return nil, err
 	}
 	return &Replica{
-		Name: pod.Name, Client: &http.Client{Transport: transport}, Base: fmt.Sprintf("http://localhost:%d", port), Stall: stallTimeout,
+		Name: pod.Name, Client: &http.Client{Transport: transport}, Base: fmt.Sprintf("http://localhost:%d", port), Timeout: transferTimeout,
 	}, nil
 }
 
