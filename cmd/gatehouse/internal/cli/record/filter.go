@@ -10,7 +10,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/replay"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // reviewFilter are the flags that select reviews of a recording.
@@ -86,23 +85,3 @@ func (f *reviewFilter) hasTime(at time.Time) bool {
 
 // isAny reports whether a value is in the list of a filter, of which an empty one selects everything.
 func isAny(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
-
-// String describes the filter, "" for all reviews.
-func (f *reviewFilter) String() string {
-	var parts []string
-	for _, of := range []struct {
-		name   string
-		values []string
-	}{{"namespace", f.namespaces}, {"user", f.users}, {"kind", f.kinds}, {"endpoint", f.endpoints}} {
-		if len(of.values) > 0 {
-			parts = append(parts, of.name+" "+diagnostic.QuotedList(of.values))
-		}
-	}
-	if !f.from.IsZero() {
-		parts = append(parts, "since "+cli.FormatTime(&f.from))
-	}
-	if !f.to.IsZero() {
-		parts = append(parts, "until "+cli.FormatTime(&f.to))
-	}
-	return strings.Join(parts, ", ")
-}

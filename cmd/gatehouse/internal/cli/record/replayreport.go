@@ -26,8 +26,6 @@ type replayReport struct {
 	// Candidate and Against are what was compared. Against is "" for the recorded answers.
 	Candidate string `json:"candidate"`
 	Against   string `json:"against,omitempty"`
-	// Filter says which reviews were replayed, "" for all.
-	Filter string `json:"filter,omitempty"`
 
 	*replay.Report
 
@@ -43,7 +41,7 @@ type replayReport struct {
 
 func newReplayReport(f *replayFlags, report *replay.Report) *replayReport {
 	r := &replayReport{
-		Candidate: cmp.Or(f.config, recorded), Against: f.against, Filter: f.filter.String(), Report: report, UndecidedReviews: report.UndecidedReviews(), Limits: oneStep,
+		Candidate: cmp.Or(f.config, recorded), Against: f.against, Report: report, UndecidedReviews: report.UndecidedReviews(), Limits: oneStep,
 	}
 	for _, t := range thresholdsOf(&f.failOn) {
 		if n := countOf(t.Name, report); t.IsExceeded(n, report.Reviews) {
@@ -61,10 +59,8 @@ func (r *replayReport) exit() error {
 		errs = append(errs, errors.New(cli.Inert(problem)))
 	}
 	switch {
-	case r.Reviews == 0 && len(errs) == 0 && r.Filter != "":
-		errs = append(errs, fmt.Errorf("there is no such review in the recording: %s", r.Filter))
 	case r.Reviews == 0 && len(errs) == 0:
-		errs = append(errs, errors.New("there is no admission review in the recording"))
+		errs = append(errs, errors.New("there is no such admission review in the recording"))
 	case r.Reviews > 0 && r.UndecidedReviews == r.Reviews:
 		errs = append(errs, fmt.Errorf("no review can be decided: %s", cli.Inert(r.reasons()[0])))
 	}
@@ -229,9 +225,6 @@ func (r *replayReport) print(out io.Writer) {
 	line("%s", diagnostic.Count(int(r.Reviews), "review")+": "+r.comparison())
 	if !r.Begin.IsZero() {
 		line("%s to %s", cli.FormatTime(&r.Begin), cli.FormatTime(&r.End))
-	}
-	if r.Filter != "" {
-		line("only %s", cli.Inert(r.Filter))
 	}
 	line("")
 	r.printCounts(line)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -72,37 +71,29 @@ func (f *replayFlags) showReview(ctx context.Context, s cli.Streams, sources []r
 }
 
 // choose returns the review of --show.
-func (f *replayFlags) choose(found []replay.Item) (*replay.Item, error) {
+func (f *replayFlags) choose(found []*replay.Item) (*replay.Item, error) {
 	if len(found) == 0 {
 		return nil, fmt.Errorf("--show %q: there is no such review in the recording", f.show)
 	}
-	if exact := slices.IndexFunc(found, func(i replay.Item) bool { return i.Review.ID == f.show }); exact >= 0 {
-		return &found[exact], nil
-	}
-	var ids []string
-	for i := range found {
-		if id := cli.InertName(found[i].Review.ID); !slices.Contains(ids, id) {
-			ids = append(ids, id)
+	for _, one := range found {
+		if one.Review.ID == f.show {
+			return one, nil
+		}
+		if first := found[0].Review.ID; one.Review.ID != first {
+			return nil, fmt.Errorf("--show %q: is the beginning of several IDs: %s, %s …", f.show, cli.InertName(first), cli.InertName(one.Review.ID))
 		}
 	}
-	const most = 5
-	switch {
-	case len(ids) == 1:
-		return &found[0], nil
-	case len(ids) > most:
-		ids = append(ids[:most], "…")
-	}
-	return nil, fmt.Errorf("--show %q: is the beginning of several IDs: %s", f.show, strings.Join(ids, ", "))
+	return found[0], nil
 }
 
 func newReplayedReview(ctx context.Context, item *replay.Item, candidate, against *replay.Candidate) *replayedReview {
-	was := replay.RecordedAnswer(item)
+	was := replay.Explanation{Answer: item.Recorded()}
 	if against != nil {
 		was = against.Explain(ctx, item)
 	}
 	is := candidate.Explain(ctx, item)
 	out := &replayedReview{
-		Review: is.Subject, Before: was.Answer, UndecidedBefore: was.Undecided, After: is.Answer, Undecided: is.Undecided, Limits: oneStep,
+		Review: item.Subject(), Before: was.Answer, UndecidedBefore: was.Undecided, After: is.Answer, Undecided: is.Undecided, Limits: oneStep,
 	}
 	if is.Policy != nil {
 		out.Policies, out.violations = is.Policy.Evaluations, is.Policy.Violations

@@ -1,7 +1,7 @@
 package record
 
 import (
-	"bytes"
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -42,7 +42,7 @@ func newShowCommand(s cli.Streams) *cobra.Command {
 		Long: `Show lists the reviews of recordings: when, which endpoint, the decision, what was
 requested by whom. A RECORDING is a file, or a directory with segments.
 
-Filters of different kinds must all match. With --full, JSON and YAML hold
+Filters of different kinds must all match. With --full, JSON holds
 everything: the request as it came, but for what is redacted, the answer, and what the
 decision has read. If a file ends early or is damaged, show lists what is before that,
 and exits with 2.
@@ -55,7 +55,7 @@ its end.`,
   gatehouse record show prod.gatehouse.zst --decision denied -n shop -n billing --since 24h
 
   # one review, with request and answer
-  gatehouse record show prod.gatehouse.zst --id 0f5c --full -o yaml
+  gatehouse record show prod.gatehouse.zst --id 0f5c --full -o json | jq
 
   # by whom, by number
   gatehouse record show /var/lib/gatehouse/recording -o json | jq -r .user | sort | uniq -c`,
@@ -78,8 +78,8 @@ its end.`,
 	flags.StringArrayVar(&f.policies, "policy", nil, "show only reviews that this policy or profile refused, warned about or changed, as recorded: a name, or KIND/NAME; repeatable")
 	flags.StringVar(&f.name, "name", "", "show only reviews of objects whose name contains this, in any case")
 	flags.StringVar(&f.id, "id", "", "show only reviews whose ID begins with this")
-	flags.BoolVar(&f.full, "full", false, "with -o json or yaml: show requests, answers and lookups")
-	cli.AddOutputFlag(cmd, &f.output, "table", "json", "yaml") // it writes YAML itself, one document at a time
+	flags.BoolVar(&f.full, "full", false, "with -o json: show requests, answers and lookups")
+	cli.AddOutputFlag(cmd, &f.output, "table", "json")
 	return cmd
 }
 
@@ -90,7 +90,7 @@ func decisions() []string {
 // check returns everything that is wrong with the flags.
 func (f *showFlags) check(now time.Time) error {
 	errs := cli.Problems{checkValues("--decision", f.decisions, decisions()), f.filter.check(now)}
-	errs.Add(f.full && f.output == "table", "--full needs -o json or yaml")
+	errs.Add(f.full && f.output == "table", "--full needs -o json")
 	return errs.Err()
 }
 
@@ -241,53 +241,30 @@ func (l *listing) sum() {
 
 // reviewWriter writes reviews in a format, without keeping them.
 type reviewWriter struct {
-	out    io.Writer
-	format string
-	table  *tabwriter.Writer
-	buffer bytes.Buffer
-	n      int
+	out   *bufio.Writer
+	table *tabwriter.Writer
+	n     int
 }
 
 // tableRows is how many rows of a table are aligned with each other.
 const tableRows = 1000
 
 func newReviewWriter(out io.Writer, format string) *reviewWriter {
-	w := &reviewWriter{out: out, format: format}
+	w := &reviewWriter{out: bufio.NewWriterSize(out, 64<<10)}
 	if format == "table" {
 		const padding = 2
-		w.table = tabwriter.NewWriter(&w.buffer, 0, 0, padding, ' ', 0)
+		w.table = tabwriter.NewWriter(w.out, 0, 0, padding, ' ', 0)
 	}
 	return w
 }
 
 // write writes a review.
 func (w *reviewWriter) write(r *shownReview) error {
+	if w.table == nil {
+		return cli.WriteJSONLine(w.out, r)
+	}
 	w.n++
-	switch w.format {
-	case "json":
-		if err := cli.WriteJSONLine(&w.buffer, r); err != nil {
-			return err
-		}
-	case "yaml":
-		text, err := json.Marshal(r)
-		if err == nil {
-			text, err = cli.JSONToYAML(text)
-		}
-		if err != nil {
-			return err
-		}
-		if w.n > 1 {
-			w.buffer.WriteString("---\n")
-		}
-		w.buffer.Write(text)
-	default:
-		return w.row(r)
-	}
-	const enough = 64 << 10
-	if w.buffer.Len() < enough {
-		return nil
-	}
-	return w.flush()
+	return w.row(r)
 }
 
 // row writes a row of the table.
@@ -308,16 +285,13 @@ func (w *reviewWriter) row(r *shownReview) error {
 	if w.n%tableRows != 0 {
 		return nil
 	}
-	return w.flush()
+	return w.table.Flush()
 }
 
 // flush writes out what is in memory.
 func (w *reviewWriter) flush() error {
 	if w.table != nil {
-		if err := w.table.Flush(); err != nil {
-			return err
-		}
+		_ = w.table.Flush() // the other one has the error, too
 	}
-	_, err := w.buffer.WriteTo(w.out)
-	return err
+	return w.out.Flush()
 }

@@ -34,26 +34,6 @@ const (
 // was read before is valid.
 var ErrUnfinished = errors.New("the segment has no end: a server is writing it, or was killed")
 
-// A FormatError is a file that is damaged, is no recording, or that this program cannot read. What was read before is valid.
-type FormatError struct {
-	// Line is the number of the line, from 1, and 0 for the file as a whole.
-	Line    int
-	Message string
-	Hint    string
-}
-
-// Error names the line.
-func (e *FormatError) Error() string {
-	text := e.Message
-	if e.Line > 0 {
-		text = fmt.Sprintf("line %d: %s", e.Line, text)
-	}
-	if e.Hint != "" {
-		text += " (hint: " + e.Hint + ")"
-	}
-	return text
-}
-
 // Segment is what the reviews of a segment share. It is safe for concurrent use: reviews that
 // were read may refer to it while more is read.
 type Segment struct {
@@ -127,36 +107,23 @@ func (r *Reader) Close() { r.zstd.Close() }
 // Segment returns the segment of the last review.
 func (r *Reader) Segment() *Segment { return r.segment }
 
-// Line returns the number of the line that was read last, from 1.
-func (r *Reader) Line() int { return r.line }
-
 // Missing returns how many reviews are in none of the lines so far, because the server could not record them.
 func (r *Reader) Missing() int64 { return r.missing }
 
-// Next returns the next review. The error is io.EOF at the end of the file, ErrUnfinished or a *FormatError; it is returned by each
-// later call too.
-func (r *Reader) Next() (*Review, error) {
-	for {
-		_, review, err := r.NextLine()
-		if err != nil || review != nil {
-			return review, err
+// Next returns the next review. The error is io.EOF at the end of the file, ErrUnfinished, or why the file is damaged, is no
+// recording, or cannot be read by this program: what was read before is valid. It is returned by each later call too.
+func (r *Reader) Next() (review *Review, err error) {
+	for r.err == nil && review == nil {
+		var text []byte
+		if text, r.err = r.readLine(); r.err == nil {
+			review, r.err = r.decode(text)
 		}
 	}
-}
-
-// NextLine returns the text of the next line with its end, which is valid until the following call, and the review in it, nil for another line. Errors are those of Next.
-func (r *Reader) NextLine() (text []byte, review *Review, err error) {
-	if r.err != nil {
-		return nil, nil, r.err
-	}
-	if text, r.err = r.readLine(); r.err == nil {
-		review, r.err = r.decode(text)
-	}
-	return text, review, r.err
+	return review, r.err
 }
 
 func (r *Reader) fail(format string, args ...any) error {
-	return &FormatError{Line: r.line, Message: fmt.Sprintf(format, args...)}
+	return fmt.Errorf("line %d: "+format, append([]any{r.line}, args...)...)
 }
 
 // readLine returns a line with its end, in a buffer that the next call uses again.
@@ -178,11 +145,11 @@ func (r *Reader) readLine() ([]byte, error) {
 		case errors.Is(err, io.EOF) && len(r.buffer) == 0 && r.segment != nil:
 			return nil, io.EOF
 		case errors.Is(err, io.EOF) && len(r.buffer) == 0:
-			return nil, &FormatError{Message: "is empty", Hint: "a recording begins with a header"}
+			return nil, errors.New("is empty (hint: a recording begins with a header)")
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			return nil, ErrUnfinished
 		case errors.Is(err, zstd.ErrMagicMismatch) && r.line == 1:
-			return nil, &FormatError{Message: "is no recording: it is not compressed with zstd", Hint: "serve --record writes recordings"}
+			return nil, errors.New("is no recording: it is not compressed with zstd (hint: serve --record writes recordings)")
 		default:
 			return nil, r.fail("the recording is damaged: %v", err)
 		}
@@ -205,14 +172,11 @@ func (r *Reader) decode(text []byte) (*Review, error) {
 	switch {
 	case line.Header != nil:
 		if f := line.Header.Format; f != FormatVersion {
-			return nil, &FormatError{
-				Line: r.line, Message: fmt.Sprintf("has format %d, and this program reads %d", f, FormatVersion),
-				Hint: fmt.Sprintf("use gatehouse %s or later", truncate.Runes(line.Header.Program, 64)),
-			}
+			return nil, r.fail("has format %d, and this program reads %d (hint: use gatehouse %s or later)", f, FormatVersion, truncate.Runes(line.Header.Program, 64))
 		}
 		r.segment = &Segment{Header: *line.Header, objects: map[string]json.RawMessage{}, configurations: map[string]string{}}
 	case r.segment == nil:
-		return nil, &FormatError{Line: 1, Message: "is no recording: it has no header", Hint: "serve --record writes recordings"}
+		return nil, r.fail("is no recording: it has no header (hint: serve --record writes recordings)")
 	case line.Gap != nil:
 		r.missing += max(line.Gap.Reviews, 0)
 	case !r.segment.add(line):

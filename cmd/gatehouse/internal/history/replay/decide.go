@@ -23,11 +23,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// item is a review on its way through a replay.
-type item struct {
-	source  *Source
+// Item is a review of a recording, on its way through a replay.
+type Item struct {
+	Source *Source
+	Review *record.Review
+
 	segment *segment
-	review  *record.Review
 	// base is the configuration that has decided, and baseErr why it is not known.
 	base    *configuration
 	baseErr error
@@ -76,9 +77,9 @@ func newDecider(c *configuration) *decider {
 }
 
 // snapshot returns the compiled configuration for a review.
-func (d *decider) snapshot(item *item) (*webhooks.Snapshot, error) {
+func (d *decider) snapshot(item *Item) (*webhooks.Snapshot, error) {
 	without := 0
-	if l := item.review.Lookups; l != nil && l.NoAuthorizer {
+	if l := item.Review.Lookups; l != nil && l.NoAuthorizer {
 		without = 1
 	}
 	if d.snapshots[without] == nil {
@@ -103,7 +104,7 @@ const (
 )
 
 // decide decides an admission review as the server does: the same function, the same answer.
-func (d *decider) decide(ctx context.Context, item *item) (out answer) {
+func (d *decider) decide(ctx context.Context, item *Item) (out answer) {
 	defer func() {
 		if failed := recover(); failed != nil {
 			out = answer{undecided: truncate.Runes(fmt.Sprintf("%s%v", programFailed, failed), maxName)}
@@ -114,7 +115,7 @@ func (d *decider) decide(ctx context.Context, item *item) (out answer) {
 		return answer{undecided: "the configuration cannot be used: " + firstLine(err.Error())}
 	}
 	d.playback.begin(item)
-	if item.review.Endpoint == "mutate" {
+	if item.Review.Endpoint == "mutate" {
 		return d.mutate(ctx, s, item)
 	}
 	if crdadmission.Concerns(&item.request) {
@@ -131,7 +132,7 @@ func firstLine(text string) string {
 }
 
 // validate decides by policies.
-func (d *decider) validate(ctx context.Context, s *webhooks.Snapshot, item *item) answer {
+func (d *decider) validate(ctx context.Context, s *webhooks.Snapshot, item *Item) answer {
 	decision := s.Policy.Decide(ctx, policy.Input{Request: item.request, Checked: true, Violations: true, Explain: d.explain})
 	response := decision.Response()
 	out := d.answer(item, &response)
@@ -166,8 +167,8 @@ func reasonOf(e *policy.UndecidedError) string {
 	return e.Where + ": " + errRedacted.Error()
 }
 
-func newItem(source *Source, of *segment, r *record.Review) *item {
-	i := &item{source: source, segment: of, review: r}
+func newItem(source *Source, of *segment, r *record.Review) *Item {
+	i := &Item{Source: source, segment: of, Review: r}
 	if !i.isLogin() && r.Request != nil {
 		i.request, i.requestErr = review.DecodeAdmission(r.Request)
 	}
@@ -175,11 +176,11 @@ func newItem(source *Source, of *segment, r *record.Review) *item {
 }
 
 // isLogin reports whether the review is one of the token endpoint.
-func (i *item) isLogin() bool { return i.review.Token != nil || i.review.Endpoint == "authenticate" }
+func (i *Item) isLogin() bool { return i.Review.Token != nil || i.Review.Endpoint == "authenticate" }
 
 // unreadable returns why a review cannot be replayed, "" if it can.
-func (i *item) unreadable() string {
-	r := i.review
+func (i *Item) unreadable() string {
+	r := i.Review
 	switch {
 	case i.isLogin():
 		return "it is a login, whose token is not recorded"
@@ -196,19 +197,19 @@ func (i *item) unreadable() string {
 
 // hasOwnPaths reports whether more is redacted than by default: then what must be a number or a
 // boolean may be a string.
-func (i *item) hasOwnPaths() bool {
+func (i *Item) hasOwnPaths() bool {
 	return len(i.segment.Header.Redaction.Paths) > len(record.DefaultPaths())
 }
 
 // isRedacted reports whether anything is redacted in the part of a review with this path.
-func (i *item) isRedacted(part string) bool {
-	return slices.ContainsFunc(i.review.Redacted, func(path string) bool { return strings.HasPrefix(path, part) })
+func (i *Item) isRedacted(part string) bool {
+	return slices.ContainsFunc(i.Review.Redacted, func(path string) bool { return strings.HasPrefix(path, part) })
 }
 
 // hasRedactedObject reports whether anything in an object is redacted that policies may read.
-func (i *item) hasRedactedObject() bool {
+func (i *Item) hasRedactedObject() bool {
 	found := i.isRedacted("request.object") || i.isRedacted("request.oldObject")
-	i.review.Lookups.EachObject(func(digest string) {
+	i.Review.Lookups.EachObject(func(digest string) {
 		o := i.segment.object(digest)
 		found = found || o != nil && o.redacted
 	})
@@ -217,8 +218,8 @@ func (i *item) hasRedactedObject() bool {
 
 // hasRedactedPod reports whether anything is redacted that Pod Security may read: it reads no values of environment variables, and
 // of annotations those of AppArmor and seccomp.
-func (i *item) hasRedactedPod() bool {
-	return slices.ContainsFunc(i.review.Redacted, func(path string) bool {
+func (i *Item) hasRedactedPod() bool {
+	return slices.ContainsFunc(i.Review.Redacted, func(path string) bool {
 		return strings.Contains(path, "apparmor.security.") || strings.Contains(path, "seccomp.security.") ||
 			strings.Contains(path, ".spec") && !strings.Contains(path, ".metadata.") && !strings.HasSuffix(path, ".env[*].value")
 	})
@@ -230,7 +231,7 @@ func refusesElse(v policy.Violation) bool {
 }
 
 // mutate decides by mutating policies, and then by sidecar profiles.
-func (d *decider) mutate(ctx context.Context, s *webhooks.Snapshot, item *item) answer {
+func (d *decider) mutate(ctx context.Context, s *webhooks.Snapshot, item *Item) answer {
 	request := item.request
 	changed := admit.Mutate(ctx, s.Mutation, &request, d.explain)
 	if undecided := d.undecidedMutation(item, &changed); undecided != "" || changed.Err != nil || changed.Refusal != nil {
@@ -263,7 +264,7 @@ func (d *decider) mutate(ctx context.Context, s *webhooks.Snapshot, item *item) 
 
 // undecidedMutation returns why a replay cannot know what mutating policies decide, "" if it can. Their expressions have no guard for
 // redacted values.
-func (d *decider) undecidedMutation(item *item, changed *mutation.Decision) string {
+func (d *decider) undecidedMutation(item *Item, changed *mutation.Decision) string {
 	switch {
 	case d.playback.lacking != nil:
 		return mutations + d.playback.lacking.Error()
@@ -282,7 +283,7 @@ func dependsOnRedacted(d *sidecar.Decision) bool {
 }
 
 // answer returns a response as it is sent.
-func (d *decider) answer(item *item, response *admission.Response) answer {
+func (d *decider) answer(item *Item, response *admission.Response) answer {
 	if !response.Allowed && response.Result != nil && response.Result.Code >= http.StatusInternalServerError {
 		return answer{decision: review.Unknown, failure: response.Result.Message}
 	}

@@ -13,25 +13,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// Item is a review of a recording with what it refers to.
-type Item struct {
-	Source  *Source
-	Segment *record.Segment
-	Review  *record.Review
-}
-
 // Find returns the reviews whose ID begins with a prefix, at most a number of them, in the order of
 // the recording. The error is that of the context, or says which files could not
 // be read to their end; what was found before is returned with it.
-func Find(ctx context.Context, sources []Source, prefix string, most int) ([]Item, error) {
+func Find(ctx context.Context, sources []Source, prefix string, most int) ([]*Item, error) {
 	var (
-		found []Item
+		found []*Item
 		errs  []error
 	)
 	for i := range sources {
 		_, err := Each(ctx, &sources[i], func(reader *record.Reader, review *record.Review) error {
 			if strings.HasPrefix(review.ID, prefix) {
-				found = append(found, Item{&sources[i], reader.Segment(), review})
+				found = append(found, newItem(&sources[i], newSegment(reader.Segment()), review))
 			}
 			if len(found) >= most {
 				return io.EOF
@@ -80,37 +73,28 @@ func Each(ctx context.Context, source *Source, visit func(*record.Reader, *recor
 
 // Explanation is an answer to a review with everything that led to it.
 type Explanation struct {
-	Subject Subject
-	Answer  *Answer
+	Answer *Answer
 	// Undecided is as in Result.
 	Undecided string
-	// Policy is that of policy.Set.Decide with explanations, nil unless policies decide.
-	Policy *policy.Decision
-	// Mutation is that of mutation.Set.Decide with explanations, nil unless mutating policies decide.
+	// Policy, Mutation and Sidecar are those of Decide with explanations, nil for what does not decide.
+	Policy   *policy.Decision
 	Mutation *mutation.Decision
-	// Sidecar is that of sidecar.Set.Decide with explanations, nil unless profiles decide.
-	Sidecar *sidecar.Decision
+	Sidecar  *sidecar.Decision
 }
 
-// RecordedAnswer returns the recorded answer to a review.
-func RecordedAnswer(of *Item) *Explanation {
-	it := newItem(of.Source, newSegment(of.Segment), of.Review)
-	out := &Explanation{Subject: subjectOf(it)}
-	recorded := recordedAnswer(it.review)
-	out.Answer = recorded.public()
-	return out
+// Recorded returns the recorded answer to a review.
+func (i *Item) Recorded() *Answer {
+	recorded := recordedAnswer(i.Review)
+	return recorded.public()
 }
 
 // Explain decides a review again, with everything that led to the answer.
-func (c *Candidate) Explain(ctx context.Context, of *Item) *Explanation {
-	w := worker{run: &run{library: newLibrary()}, deciders: map[*configuration]*decider{}, explain: true}
-	it := newItem(of.Source, newSegment(of.Segment), of.Review)
-	out := &Explanation{Subject: subjectOf(it)}
-	if out.Undecided = it.unreadable(); out.Undecided != "" {
-		return out
+func (c *Candidate) Explain(ctx context.Context, it *Item) Explanation {
+	if reason := it.unreadable(); reason != "" {
+		return Explanation{Undecided: reason}
 	}
+	w := worker{run: &run{library: newLibrary()}, deciders: map[*configuration]*decider{}, explain: true}
 	it.base, it.baseErr = w.base(it)
 	answer := w.answer(ctx, c, it)
-	out.Answer, out.Undecided, out.Policy, out.Mutation, out.Sidecar = answer.public(), answer.undecided, answer.policy, answer.mutation, answer.sidecar
-	return out
+	return Explanation{answer.public(), answer.undecided, answer.policy, answer.mutation, answer.sidecar}
 }

@@ -22,7 +22,7 @@ import (
 // not inject, so they are of what the pod had before.
 //
 // If the recorded configuration is not known, the status annotation of the pod decides.
-func (d *decider) injectsOtherwise(ctx context.Context, s *webhooks.Snapshot, item *item) bool {
+func (d *decider) injectsOtherwise(ctx context.Context, s *webhooks.Snapshot, item *Item) bool {
 	if !sidecar.IsNewPod(&item.request) || d.hasProfilesOf(item.base) {
 		return false
 	}
@@ -70,7 +70,7 @@ func (c *configuration) hasProfilesOf(other *configuration) bool {
 
 // mutatesOtherwise reports whether the mutating policies of the configuration may make something else of an object than the recorded
 // ones, which have been applied to it: those that are new change it, or one of the recorded ones that are gone or differ was about it.
-func (d *decider) mutatesOtherwise(ctx context.Context, s *webhooks.Snapshot, item *item) bool {
+func (d *decider) mutatesOtherwise(ctx context.Context, s *webhooks.Snapshot, item *Item) bool {
 	if item.base == d.configuration {
 		return false
 	}

@@ -144,11 +144,11 @@ func TestFind(t *testing.T) {
 	if err != nil || len(found) != 3 || found[1].Review.ID != "abd" {
 		t.Fatalf("found %+v, %v", found, err)
 	}
-	x := load(t, admissionPolicy("p", never)).Explain(t.Context(), &found[1])
-	if x.Answer.Decision != "denied" || len(x.Policy.Evaluations) != 1 || x.Subject.Workload != "Deployment/checkout" {
+	x := load(t, admissionPolicy("p", never)).Explain(t.Context(), found[1])
+	if x.Answer.Decision != "denied" || len(x.Policy.Evaluations) != 1 || found[1].Subject().Workload != "Deployment/checkout" {
 		t.Errorf("explanation %+v", x)
 	}
-	if before := replay.RecordedAnswer(&found[1]); before.Answer.Decision != "allowed" {
+	if before := found[1].Recorded(); before.Decision != "allowed" {
 		t.Errorf("recorded %+v", before)
 	}
 	if _, err := replay.Find(t.Context(), []replay.Source{cut(t, source)}, "x", 1); err != nil {
@@ -196,11 +196,11 @@ func TestLogins(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
 	}
-	was := replay.RecordedAnswer(&found[0])
-	if was.Answer.Decision != "allowed" || was.Subject.User != "ci-bot" {
+	was := found[0].Recorded()
+	if was.Decision != "allowed" || found[0].Subject().User != "ci-bot" {
 		t.Errorf("%+v", was)
 	}
-	if is := candidate.Explain(t.Context(), &found[0]); is.Undecided != "it is a login, whose token is not recorded" {
+	if is := candidate.Explain(t.Context(), found[0]); is.Undecided != "it is a login, whose token is not recorded" {
 		t.Errorf("%+v", is)
 	}
 }

@@ -55,8 +55,8 @@ type playback struct {
 }
 
 // begin makes the playback answer for a review.
-func (p *playback) begin(item *item) {
-	p.base, p.segment, p.lookups, p.now = item.base, item.segment, item.review.Lookups, item.review.Time
+func (p *playback) begin(item *Item) {
+	p.base, p.segment, p.lookups, p.now = item.base, item.segment, item.Review.Lookups, item.Review.Time
 	p.missing, p.lacking = nil, nil
 }
 

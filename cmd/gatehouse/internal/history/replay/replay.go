@@ -224,8 +224,8 @@ func (w *worker) decide(ctx context.Context, b *batch) {
 }
 
 // one decides one review.
-func (w *worker) one(ctx context.Context, it *item, out *batchResult) {
-	subject := subjectOf(it)
+func (w *worker) one(ctx context.Context, it *Item, out *batchResult) {
+	subject := it.Subject()
 	if w.run.Keep != nil && !w.run.Keep(&subject) {
 		out.skipped = true
 		return
@@ -242,23 +242,23 @@ func (w *worker) one(ctx context.Context, it *item, out *batchResult) {
 }
 
 // base returns the configuration that has decided on a review.
-func (w *worker) base(it *item) (*configuration, error) {
-	if w.last.segment != it.segment || w.last.digest != it.review.Config {
-		w.last.segment, w.last.digest = it.segment, it.review.Config
-		w.last.configuration, w.last.err = w.run.library.find(it.segment.Segment, it.review.Config)
+func (w *worker) base(it *Item) (*configuration, error) {
+	if w.last.segment != it.segment || w.last.digest != it.Review.Config {
+		w.last.segment, w.last.digest = it.segment, it.Review.Config
+		w.last.configuration, w.last.err = w.run.library.find(it.segment.Segment, it.Review.Config)
 	}
 	return w.last.configuration, w.last.err
 }
 
 // compare decides a review and compares the answers.
-func (w *worker) compare(ctx context.Context, it *item) (before, after answer, d difference) {
+func (w *worker) compare(ctx context.Context, it *Item) (before, after answer, d difference) {
 	if reason := it.unreadable(); reason != "" {
 		return answer{}, answer{}, difference{undecided: reason}
 	}
 	it.base, it.baseErr = w.base(it)
 	recorded := w.run.Against == nil
 	if recorded {
-		before = recordedAnswer(it.review)
+		before = recordedAnswer(it.Review)
 		before.by = it.base
 	} else {
 		before = w.answer(ctx, w.run.Against, it)
@@ -271,7 +271,7 @@ func (w *worker) compare(ctx context.Context, it *item) (before, after answer, d
 const maxDeciders = maxConfigurations
 
 // answer decides a review by a candidate.
-func (w *worker) answer(ctx context.Context, c *Candidate, it *item) answer {
+func (w *worker) answer(ctx context.Context, c *Candidate, it *Item) answer {
 	configuration := c.fixed
 	if configuration == nil {
 		if configuration = it.base; configuration == nil {

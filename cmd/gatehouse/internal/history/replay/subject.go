@@ -18,18 +18,19 @@ const maxName = 512
 func short(name string) string { return truncate.Bytes(name, maxName) }
 
 // SubjectOf returns what a review is about. Of a request that cannot be read, little is known.
-func SubjectOf(r *record.Review) Subject { return subjectOf(newItem(new(Source), nil, r)) }
+func SubjectOf(r *record.Review) Subject { return newItem(new(Source), nil, r).Subject() }
 
-func subjectOf(item *item) Subject {
+// Subject returns what the review is about.
+func (i *Item) Subject() Subject {
 	out := Subject{
-		Recording: item.source.Name, ID: short(item.review.ID), Time: item.review.Time, Endpoint: short(item.review.Endpoint),
+		Recording: i.Source.Name, ID: short(i.Review.ID), Time: i.Review.Time, Endpoint: short(i.Review.Endpoint),
 	}
-	if t := item.review.Token; t != nil {
-		out.Kind, out.Name, out.User = "TokenReview", short(t.ID), short(rawjson.Value(item.review.Response).Get("status", "user", "username").Text())
+	if t := i.Review.Token; t != nil {
+		out.Kind, out.Name, out.User = "TokenReview", short(t.ID), short(rawjson.Value(i.Review.Response).Get("status", "user", "username").Text())
 		out.Workload = out.Kind + "/" + out.Name
 		return out
 	}
-	r := &item.request.AdmissionRequest
+	r := &i.request.AdmissionRequest
 	out.User, out.Operation, out.Namespace = short(r.UserInfo.Username), string(r.Operation), short(r.Namespace)
 	out.Kind = short(r.Kind.Kind)
 	if r.Kind.Group != "" {
@@ -37,8 +38,8 @@ func subjectOf(item *item) Subject {
 	}
 	out.SubResource = short(r.SubResource)
 	out.DryRun = r.DryRun != nil && *r.DryRun
-	out.Name = short(nameOf(&item.request))
-	out.setWorkload(&item.request)
+	out.Name = short(nameOf(&i.request))
+	out.setWorkload(&i.request)
 	return out
 }
 
