@@ -48,7 +48,7 @@ func (r *Redactor) TokenAnswer(dst, answer []byte) []byte {
 }
 
 //nolint:gochecknoglobals // constant
-var userStatus = &place{members: map[string]*place{"status": {members: map[string]*place{"user": {members: map[string]*place{"extra": everything}}}}}}
+var userStatus = &place{members: []member{{"status", &place{members: []member{{"user", &place{members: []member{{"extra", everything}}}}}}}}}
 
 // appendMembers appends an object whose values are appended by a function. Anything else is
 // appended as it is.

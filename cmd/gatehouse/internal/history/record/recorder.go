@@ -98,7 +98,7 @@ func (r *Recorder) Begin() *Trace { return r.traces.Get().(*Trace) } //nolint:fo
 
 // add queues a review. It copies what it needs.
 func (r *Recorder) add(o *review.Outcome, x review.Exchange, t *Trace) {
-	if o.Decision == review.Allowed && o.Warnings == 0 && !r.options.Rules.hasShare(string(o.UID)) {
+	if isCredential(o) || o.Decision == review.Allowed && o.Warnings == 0 && !r.options.Rules.hasShare(string(o.UID)) {
 		r.skipped.Add(1)
 		r.free(t)
 		return
@@ -117,6 +117,7 @@ func (r *Recorder) add(o *review.Outcome, x review.Exchange, t *Trace) {
 	if t.traced {
 		t.review.Config = t.of.Digest
 	}
+	t.isSecret = o.Resource.Resource == "secrets"
 	if len(x.Body) == 0 {
 		t.review.ID = fmt.Sprintf("%s-%d-%d", r.options.Replica, o.Started.UnixMilli(), r.tokens.Add(1))
 		t.review.Token = &Token{Backend: o.Backend, Source: o.Source, ID: o.TokenID}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,15 +42,36 @@ func options(t testing.TB, dir string) record.Options {
 	}
 }
 
+// TestTokensAreNotRecorded: requests whose objects hold tokens are skipped.
+func TestTokensAreNotRecorded(t *testing.T) {
+	t.Parallel()
+	r := record.New(options(t, t.TempDir()))
+	stop := run(r)
+	for _, resource := range []string{`{"group":"","resource":"serviceaccounts"},"subResource":"token"`, `{"group":"authentication.k8s.io","resource":"tokenreviews"}`, `{"group":"","resource":"pods"}`} {
+		add(r, "1", []byte(`{"request":{"resource":`+resource+`}}`), nil)
+	}
+	stop()
+	if s := r.Stats(); s.Recorded != 1 || s.Skipped != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // admissionReview returns the body of a review of an object.
 func admissionReview(uid, object string) []byte {
-	kind := rawjson.Value(object).Get("kind").Text()
-	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":%q,"kind":{"group":"","version":"v1","kind":%q},"resource":{"group":"","version":"v1","resource":"x"},"namespace":"shop","userInfo":{"username":"anna","extra":{"k":["extra-secret"]}},"object":%s}}`, uid, kind, object)
+	kind, resource := rawjson.Value(object).Get("kind").Text(), "x"
+	if kind == "Secret" {
+		resource = "secrets"
+	}
+	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":%q,"kind":{"group":"","version":"v1","kind":%q},"resource":{"group":"","version":"v1","resource":%q},"namespace":"shop","userInfo":{"username":"anna","extra":{"k":["extra-secret"]}},"object":%s}}`, uid, kind, resource, object)
 }
 
 // add records a review as the handler does.
 func add(r *record.Recorder, uid string, body, answer []byte) {
-	r.Begin().Finish(&review.Outcome{Endpoint: "validate", UID: types.UID(uid), Decision: review.Allowed, Started: time.Now()}, review.Exchange{Body: body, Answer: answer})
+	resource := rawjson.Value(body).Get("request", "resource")
+	r.Begin().Finish(&review.Outcome{
+		Endpoint: "validate", UID: types.UID(uid), Decision: review.Allowed, Started: time.Now(), Subresource: rawjson.Value(body).Get("request", "subResource").Text(),
+		Resource: metav1.GroupVersionResource{Group: resource.Get("group").Text(), Version: "v1", Resource: resource.Get("resource").Text()},
+	}, review.Exchange{Body: body, Answer: answer})
 }
 
 // recorded returns the reviews of all segments of a directory, in order. It fails if one cannot be read to its end.

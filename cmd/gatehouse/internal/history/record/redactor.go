@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
 // DefaultPaths returns the field paths that are redacted in every recording.
@@ -58,11 +58,28 @@ func (r *Redactor) hides(name rawjson.Value) bool {
 
 // place is a place in objects.
 type place struct {
-	members map[string]*place
+	// members are few: a search is faster than a map.
+	members []member
 	// each is the place of the elements of a list, nil if nothing is redacted in them.
 	each *place
 	// all is true if everything below is redacted, and annotations if it is a map of annotations.
 	all, annotations bool
+}
+
+// member is a member of an object with its place.
+type member struct {
+	name string
+	at   *place
+}
+
+// member returns the place of a member, nil if nothing is redacted in it.
+func (n *place) member(name []byte) *place {
+	for i := range n.members {
+		if m := &n.members[i]; m.name == string(name) {
+			return m.at
+		}
+	}
+	return nil
 }
 
 // everything is a place at which all is redacted.
@@ -75,17 +92,13 @@ func (n *place) descend(steps ...string) *place {
 	for _, step := range steps {
 		next := n.each
 		if step != "[*]" {
-			next = n.members[step]
+			next = n.member([]byte(step))
 		}
 		if next == nil {
-			next = new(place)
-			switch {
-			case step == "[*]":
+			if next = new(place); step == "[*]" {
 				n.each = next
-			case n.members == nil:
-				n.members = map[string]*place{step: next}
-			default:
-				n.members[step] = next
+			} else {
+				n.members = append(n.members, member{step, next})
 			}
 		}
 		n = next
@@ -116,12 +129,13 @@ func NewRedactor(paths, annotations []string) (*Redactor, []error) {
 		r.object.descend(at...).descend("metadata", "annotations").annotations = true
 	}
 	r.template.descend("metadata", "annotations").annotations = true
-	r.secret = &place{members: maps.Clone(r.object.members)}
-	r.secret.members["metadata"] = &place{members: map[string]*place{"annotations": everything}}
+	r.secret = &place{members: slices.Clone(r.object.members)}
+	i := slices.IndexFunc(r.secret.members, func(m member) bool { return m.name == "metadata" })
+	r.secret.members[i].at = &place{members: []member{{"annotations", everything}}}
 	reviewOf := func(object *place) *place {
-		user := &place{members: map[string]*place{"extra": everything}}
-		request := &place{members: map[string]*place{"object": object, "oldObject": object, "userInfo": user}}
-		return &place{members: map[string]*place{"request": request}}
+		user := &place{members: []member{{"extra", everything}}}
+		request := &place{members: []member{{"object", object}, {"oldObject", object}, {"userInfo", user}}}
+		return &place{members: []member{{"request", request}}}
 	}
 	r.review, r.secretReview = reviewOf(r.object), reviewOf(r.secret)
 	for _, pattern := range r.redaction.Annotations {
@@ -165,10 +179,9 @@ func (r *Redactor) addPath(path string) error {
 // Redaction returns what is redacted.
 func (r *Redactor) Redaction() Redaction { return r.redaction }
 
-// IsCredential reports whether requests for a resource hold tokens in their objects. They are never
-// recorded.
-func IsCredential(group, resource, subresource string) bool {
-	return group == "authentication.k8s.io" || resource == "serviceaccounts" && subresource == "token"
+// isCredential reports whether a request holds a token in its object. Such requests are never recorded.
+func isCredential(o *review.Outcome) bool {
+	return o.Resource.Group == "authentication.k8s.io" || o.Resource.Resource == "serviceaccounts" && o.Subresource == "token"
 }
 
 // Object returns an object, as JSON, in which values are redacted.
@@ -181,68 +194,25 @@ func (r *Redactor) Object(object []byte) []byte {
 	return w.dst
 }
 
-// Request appends an AdmissionReview in which values are redacted, and returns where that was done. The review has no line ends. The
-// error is errCredential for a request that must not be recorded, and errTooLarge.
-func (r *Redactor) Request(dst, review []byte) (out []byte, found Found, err error) {
+// Request appends an AdmissionReview in which values are redacted, of one about Secrets all annotations, and returns where that was
+// done. The review has no line ends. The error is errTooLarge.
+func (r *Redactor) Request(dst, text []byte, isSecret bool) (out []byte, found Found, err error) {
 	// A line of a segment has one end. API servers end bodies with one.
-	if review = bytes.TrimSpace(review); bytes.IndexByte(review, '\n') >= 0 {
+	if text = bytes.TrimSpace(text); bytes.IndexByte(text, '\n') >= 0 {
 		var compact bytes.Buffer
-		if json.Compact(&compact, review) == nil {
-			review = compact.Bytes()
+		if json.Compact(&compact, text) == nil {
+			text = compact.Bytes()
 		}
 	}
-	root, about := r.review, aboutOf(review)
-	switch {
-	case IsCredential(about.kindGroup, "", "") || IsCredential(about.group, about.resource, about.subresource):
-		return dst, Found{}, errCredential
-	case about.isSecret:
+	root := r.review
+	if isSecret {
 		root = r.secretReview
 	}
-	w := r.walk(dst, review, root)
+	w := r.walk(dst, text, root)
 	if w.isFull {
 		return dst, Found{}, errTooLarge
 	}
 	return w.dst, w.found, nil
-}
-
-// about says what a request is about.
-type about struct {
-	kindGroup, group, resource, subresource string
-	isSecret                                bool
-}
-
-// aboutOf reads a review up to the object, if what the request is about is before it, as API servers write it.
-func aboutOf(review rawjson.Value) (a about) {
-	c := review.Cursor()
-	if c.Kind() != rawjson.Object {
-		return about{}
-	}
-	for c.Enter(); c.Next(); {
-		if !c.Name().Is("request") || c.Kind() != rawjson.Object {
-			c.Skip()
-			continue
-		}
-		known := 0
-		for c.Enter(); c.Next(); {
-			switch name := c.Name(); {
-			case name.Is("kind"):
-				kind := c.Skip()
-				a.kindGroup, a.isSecret = kind.Get("group").Text(), kind.Get("kind").Is("Secret")
-				known++
-			case name.Is("resource"):
-				resource := c.Skip()
-				a.group, a.resource = resource.Get("group").Text(), resource.Get("resource").Text()
-				known++
-			case name.Is("subResource"):
-				a.subresource = c.Skip().Text()
-			case name.Is("object") && known == 2:
-				return a
-			default:
-				c.Skip()
-			}
-		}
-	}
-	return a
 }
 
 // Found is what was redacted in a text.
@@ -310,7 +280,7 @@ func (w *walk) value(at *place) {
 			w.value(next)
 			w.path = w.path[:path]
 		}
-		if value := at.members["value"]; value != nil && value.all {
+		if value := at.member([]byte("value")); value != nil && value.all {
 			w.found.env = append(w.found.env, rawjson.Span{Start: int32(begin), End: int32(c.At())}) //nolint:gosec // a review is smaller
 		}
 	case kind == rawjson.Array && (at.all || at.each != nil):
@@ -341,9 +311,9 @@ func (w *walk) below(at *place, name rawjson.Value) *place {
 		}
 		return nil
 	case bytes.IndexByte(name, '\\') >= 0:
-		return at.members[name.Text()]
+		return at.member([]byte(name.Text()))
 	default:
-		return at.members[string(name[1:len(name)-1])]
+		return at.member(name[1 : len(name)-1])
 	}
 }
 

@@ -78,8 +78,5 @@ func (r *Rules) hasShare(id string) bool {
 	return float64(hash.Sum64()*golden)/math.MaxUint64 < r.Share
 }
 
-// errTooLarge is the error for a review that a Reader would refuse, and errCredential for a request that holds a token.
-var (
-	errTooLarge   = errors.New("the review is too large for a recording")
-	errCredential = errors.New("the request holds a token")
-)
+// errTooLarge is the error for a review that a Reader would refuse.
+var errTooLarge = errors.New("the review is too large for a recording")

@@ -88,7 +88,7 @@ func (s *segment) Write(p []byte) (int, error) {
 
 // NewWriter returns the compressor of a segment.
 func NewWriter(file io.Writer) (*zstd.Encoder, error) {
-	return zstd.NewWriter(file, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true)) //nolint:wrapcheck // it does not fail
+	return zstd.NewWriter(file, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(window)) //nolint:wrapcheck // it does not fail
 }
 
 // write records one review.
@@ -100,8 +100,6 @@ func (r *Recorder) write(t *Trace) {
 	switch {
 	case err == nil:
 		r.update(func(s *Stats) { s.Recorded++ })
-	case errors.Is(err, errCredential):
-		r.update(func(s *Stats) { s.Skipped++ })
 	case errors.Is(err, errTooLarge):
 		r.drop(t.review.Time, reasonSize)
 	default:
@@ -148,7 +146,7 @@ func (r *Recorder) encode(t *Trace) error {
 	text = append(text, `{"review":{"request":`...)
 	if len(t.body) > 0 {
 		var err error
-		if text, found, err = redactor.Request(text, t.body); err != nil {
+		if text, found, err = redactor.Request(text, t.body, t.isSecret); err != nil {
 			return err
 		}
 	} else {

@@ -32,6 +32,8 @@ type Trace struct {
 
 	review       Review
 	body, answer []byte
+	// isSecret reports whether the review is about a Secret.
+	isSecret bool
 }
 
 // Finish records the finished review. The Trace must not be used any more.

@@ -118,9 +118,6 @@ func (d *decider) decide(ctx context.Context, item *Item) (out answer) {
 	if item.Review.Endpoint == "mutate" {
 		return d.mutate(ctx, s, item)
 	}
-	if crdadmission.Concerns(&item.request) {
-		return answer{undecided: ownResource}
-	}
 	return d.validate(ctx, s, item)
 }
 
@@ -190,6 +187,8 @@ func (i *Item) unreadable() string {
 		return "it was not recorded: the server refused it before it was read"
 	case i.requestErr != nil:
 		return "the recorded request cannot be read: " + firstLine(i.requestErr.Error())
+	case r.Endpoint == "validate" && crdadmission.Concerns(&i.request):
+		return ownResource
 	default:
 		return ""
 	}
