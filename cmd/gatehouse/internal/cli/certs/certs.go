@@ -13,7 +13,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
 )
 
@@ -144,15 +143,7 @@ type snapshot struct {
 	// configurations are what was read of the registrations, and issued what cert-manager has to do with them.
 	configurations []registration.Status
 	issued         []issuedView
-	// calls are connections to the webhooks, made if there is no state.
-	calls []call
-	hold  time.Duration
-}
-
-// call is a connection to a webhook, and why there is none or the certificate is not trusted.
-type call struct {
-	object, webhook string
-	err             error
+	hold           time.Duration
 }
 
 // read reads everything concurrently: each part may wait for an API server that does not
@@ -176,32 +167,6 @@ func (f *commonFlags) read(ctx context.Context, p *storage) *snapshot {
 		}
 	})
 	reading.Wait()
-	if s.state == nil && len(p.names) > 0 {
-		s.calls = handshakes(ctx, p.client, p.names)
-	}
 	s.now = f.now().Round(0)
 	return s
-}
-
-// handshakeTimeout bounds the connections to all webhooks.
-const handshakeTimeout = 5 * time.Second
-
-// handshakes makes a connection to each webhook, as the API server does.
-func handshakes(ctx context.Context, client certs.Client, names []registration.Name) []call {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
-	defer cancel()
-	var calls []webhookcall.Call
-	read := map[string]bool{}
-	for _, n := range names {
-		if !read[n.Name] {
-			found, _ := webhookcall.Read(ctx, client, n.Name) // what cannot be read is reported anyway
-			calls, read[n.Name] = append(calls, found...), true
-		}
-	}
-	errs := webhookcall.Handshakes(ctx, client, calls)
-	list := make([]call, len(calls))
-	for i := range calls {
-		list[i] = call{calls[i].Configuration, calls[i].Webhook, errs[i]}
-	}
-	return list
 }

@@ -2,7 +2,6 @@ package certs
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -20,10 +19,8 @@ import (
 type issuedView struct {
 	Object string `json:"object"`
 	// Problem is why it is not ready, "" if it is, and Unknown reports whether it could not be read.
-	Problem string `json:"problem,omitempty"`
-	Unknown bool   `json:"unknown,omitempty"`
-	// Remark is what cert-manager ignores without an error.
-	Remark   string     `json:"remark,omitempty"`
+	Problem  string     `json:"problem,omitempty"`
+	Unknown  bool       `json:"unknown,omitempty"`
 	NotAfter *time.Time `json:"notAfter,omitempty"`
 	Renewal  *time.Time `json:"renewal,omitempty"`
 }
@@ -34,12 +31,6 @@ func readIssued(ctx context.Context, objects dynamic.Interface, configurations [
 	read := map[string]bool{}
 	for i := range configurations {
 		c := &configurations[i]
-		if len(c.IgnoredInjectors) > 0 {
-			list = append(list, issuedView{
-				Object: string(c.Kind) + "/" + c.Name,
-				Remark: "cert-manager's cainjector takes the annotation " + c.Injector + ", and ignores " + strings.Join(c.IgnoredInjectors, " and "),
-			})
-		}
 		namespace, name, named := strings.Cut(c.InjectFrom, "/")
 		if c.Injector == certmanagerv1.WantInjectAnnotation && named && !read[c.InjectFrom] {
 			read[c.InjectFrom] = true
@@ -68,7 +59,6 @@ func readCertificate(ctx context.Context, objects dynamic.Interface, namespace, 
 	if t := c.Status.RenewalTime; t != nil {
 		v.Renewal = someTime(t.Time)
 	}
-	v.Remark = renewalRemark(&c)
 	ref := c.Spec.IssuerRef
 	if ref.Group != "" && ref.Group != certmanagerv1.SchemeGroupVersion.Group {
 		return []issuedView{v} // an issuer of others
@@ -106,23 +96,4 @@ func notReady(status cmmeta.ConditionStatus, message string) string {
 		return ""
 	}
 	return "is not ready: " + cli.OneLine(message)
-}
-
-// renewalRemark returns what of a Certificate's renewal is not as it is written, as of cert-manager 1.21, "" for nothing.
-func renewalRemark(c *certmanagerv1.Certificate) string {
-	if c.Spec.Renewal != nil && c.Spec.Renewal.Policy == certmanagerv1.CertificateRenewalPolicyDisabled {
-		return "is not renewed: its renewal.policy is Disabled"
-	}
-	life := certmanagerv1.DefaultCertificateDuration
-	if c.Spec.Duration != nil {
-		life = c.Spec.Duration.Duration
-	}
-	if from, until := c.Status.NotBefore, c.Status.NotAfter; from != nil && until != nil {
-		life = until.Sub(from.Time) // the issuer may have signed for less
-	}
-	if before := c.Spec.RenewBefore; before != nil && before.Duration >= life {
-		return fmt.Sprintf("has a renewBefore of %s, which cert-manager ignores because the certificate lasts %s: it is renewed after two thirds of that",
-			cli.FormatDuration(before.Duration), cli.FormatDuration(life.Round(time.Second)))
-	}
-	return ""
 }

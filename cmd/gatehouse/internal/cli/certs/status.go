@@ -22,9 +22,8 @@ func newStatusCommand(s cli.Streams) *cobra.Command {
 		Short: "Show CAs and the webhooks that trust them",
 		Long: `Status shows the state of a rotation and its next step, each CA, which CAs each webhook
 configuration trusts, and the Certificate and issuer of cert-manager if its cainjector
-writes the configuration. It shows problems first, each with a remedy. Where no CA can
-be read, it makes a connection to each webhook, as probe does, to see whether its
-caBundle verifies the certificate.
+writes the configuration. It shows problems first, each with a remedy. Whether webhooks
+trust a certificate that another program issues, 'gatehouse probe' shows.
 
 It reads the Secret, the webhook configurations and cert-manager's objects from the API
 server of the kubeconfig. With --dir it reads a directory, and the webhook configurations

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
@@ -217,30 +216,14 @@ func (s *snapshot) webhook(c *registration.Status, w *registration.WebhookStatus
 	for _, one := range w.Bundle {
 		v.Trusts = append(v.Trusts, trustedView{Role: s.role(one.ID), Certificate: one})
 	}
-	switch made := s.call(c, w); {
-	case s.state != nil && has(w, s.state.Active.ID()):
+	switch {
+	case s.state == nil:
+	case has(w, s.state.Active.ID()):
 		v.Outcome = authn.Yes
-	case s.state != nil || made != nil && isUntrusted(made.err):
+	default:
 		v.Outcome = authn.No
-	case made != nil && made.err == nil:
-		v.Outcome = authn.Yes
 	}
 	return v
-}
-
-// call returns the connection to a webhook, nil if none was made.
-func (s *snapshot) call(c *registration.Status, w *registration.WebhookStatus) *call {
-	for i := range s.calls {
-		if s.calls[i].object == string(c.Kind)+"/"+c.Name && s.calls[i].webhook == w.Name {
-			return &s.calls[i]
-		}
-	}
-	return nil
-}
-
-func isUntrusted(err error) bool {
-	_, untrusted := errors.AsType[*webhookcall.UntrustedError](err)
-	return untrusted
 }
 
 // diagnostics returns problems, then what cannot be decided, then notes, each in the
@@ -258,9 +241,6 @@ func (s *snapshot) diagnostics() []diagnostic {
 		case v.Problem != "":
 			found = append(found, diagnostic{levelProblem, v.Object, v.Problem, "see cert-manager's CertificateRequests in its namespace"})
 		}
-		if v.Remark != "" {
-			found = append(found, diagnostic{levelNote, v.Object, v.Remark, ""})
-		}
 	}
 	rank := map[level]int{levelProblem: 0, levelUnknown: 1, levelNote: 2}
 	slices.SortStableFunc(found, func(a, b diagnostic) int { return cmp.Compare(rank[a.Level], rank[b.Level]) })
@@ -274,7 +254,7 @@ func (s *snapshot) diagnoseState() []diagnostic {
 	}
 	switch {
 	case errors.Is(s.stateErr, certs.ErrEmpty) && s.isElsewhere():
-		return one(levelNote, "there is no CA in it: the servers share none there, so a connection to each webhook shows what it trusts", "")
+		return one(levelNote, "there is no CA in it: others write what webhooks trust", "gatehouse probe shows whether that verifies the certificate")
 	case errors.Is(s.stateErr, certs.ErrEmpty):
 		return one(levelProblem, s.stateErr.Error(), "check --secret, --dir and the flags of the servers; the first server creates a CA, and the elected one restores it")
 	case s.damaged:
@@ -300,9 +280,18 @@ func (s *snapshot) diagnoseState() []diagnostic {
 }
 
 // isElsewhere reports whether there need not be a CA in the default place: servers with --self-signed-dir or with files keep none
-// there, and a connection has shown what webhooks trust, or has failed for another reason.
+// there, and others than a server wrote what webhooks trust.
 func (s *snapshot) isElsewhere() bool {
-	return !s.named && len(s.calls) > 0 && !slices.ContainsFunc(s.calls, func(c call) bool { return isUntrusted(c.err) })
+	found := false
+	for i := range s.configurations {
+		for _, w := range s.configurations[i].Webhooks {
+			if len(w.Bundle) == 0 || len(w.Managers) > 0 && w.Managers[0].Name == registration.FieldManager {
+				return false
+			}
+			found = true
+		}
+	}
+	return found && !s.named
 }
 
 // splitHint returns an error about an object without its name, and its hint.
@@ -341,14 +330,10 @@ func (s *snapshot) diagnoseWebhook(c *registration.Status, w *registration.Webho
 	add := func(level level, message, remedy string) {
 		found = append(found, diagnostic{level, nameOf(c, w), message, remedy})
 	}
-	if made := s.call(c, w); made != nil && made.err != nil {
-		if untrusted, ok := errors.AsType[*webhookcall.UntrustedError](made.err); ok {
-			add(levelProblem, untrusted.Text, "write the CA of the servers into the caBundle: gatehouse manifests --ca-file FILE, a replica with --publish-ca-bundle, or cert-manager does")
-			return found
-		}
-		add(levelUnknown, "what it serves cannot be seen from here: "+made.err.Error(), "run this, or gatehouse probe, in a pod or on a node")
-	}
 	if s.state == nil {
+		if w.Remark != "" {
+			add(levelProblem, "caBundle: "+w.Remark, "write the CA of the servers into it: gatehouse manifests --ca-file FILE, a replica with --publish-ca-bundle, or cert-manager does")
+		}
 		return found
 	}
 	var lacks []string

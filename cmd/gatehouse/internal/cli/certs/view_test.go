@@ -8,11 +8,7 @@ import (
 	"testing"
 	"time"
 
-	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
@@ -45,7 +41,6 @@ func TestStatus(t *testing.T) {
 	published := &certs.State{Generation: 2, Since: noon.Add(-4 * time.Minute), Active: active, Next: next}
 	requested := &certs.State{Generation: 3, Since: noon.Add(-4 * time.Minute), Requested: true, Active: next, Retired: active}
 	due := &certs.State{Generation: 3, Since: noon.Add(-4 * time.Minute), Active: next, Retired: active}
-	untrusted := &webhookcall.UntrustedError{Text: "its caBundle does not verify the certificate", Hint: "x"}
 	for name, c := range map[string]struct {
 		snapshot
 		want authn.Outcome
@@ -76,12 +71,11 @@ func TestStatus(t *testing.T) {
 		"a configuration cannot be read": {snapshot{state: stable, configurations: []registration.Status{{Kind: registration.Validating, Name: "gatehouse", Err: errors.New("no right")}}}, authn.Unknown, []string{"cannot decide: ValidatingWebhookConfiguration/gatehouse: no right"}},
 		"the Secret cannot be read":      {snapshot{stateErr: fmt.Errorf("%s: cannot get it: no (hint: grant it)", place)}, authn.Unknown, []string{"cannot decide: " + place + ": cannot get it: no", "remedy: grant it"}},
 		"no CA":                          {snapshot{stateErr: certs.ErrEmpty}, authn.No, []string{"problem: " + place + ": there is no CA in it"}},
-		"no CA, and files that are trusted": {snapshot{
-			stateErr: certs.ErrEmpty, configurations: []registration.Status{trusting(registration.Validating, old)}, calls: []call{{"ValidatingWebhookConfiguration/gatehouse", "w.gatehouse.dev", nil}},
-		}, authn.Yes, []string{"note: " + place + ": there is no CA in it: the servers share none there", "yes"}},
-		"no CA, and files that are not trusted": {snapshot{
-			stateErr: certs.ErrEmpty, configurations: []registration.Status{trusting(registration.Validating, old)}, calls: []call{{"ValidatingWebhookConfiguration/gatehouse", "w.gatehouse.dev", untrusted}},
-		}, authn.No, []string{"its caBundle does not verify the certificate"}},
+		"no CA, and others wrote": {snapshot{
+			stateErr: certs.ErrEmpty, configurations: []registration.Status{{Kind: registration.Validating, Name: "gatehouse", Found: true, Webhooks: []registration.WebhookStatus{{
+				Name: "w.gatehouse.dev", Bundle: []registration.Certificate{{ID: old.ID()}}, Managers: []registration.Manager{{Name: "cainjector"}},
+			}}}},
+		}, authn.Yes, []string{"note: " + place + ": there is no CA in it: others write what webhooks trust", "remedy: gatehouse probe"}},
 		"cert-manager": {snapshot{state: stable, issued: []issuedView{
 			{Object: "Certificate a/b", Problem: "is not ready: no issuer"}, {Object: "Issuer a/b"}, {Object: "ClusterIssuer c", Problem: "cannot be read: no", Unknown: true},
 		}}, authn.No, []string{"problem: Certificate a/b: is not ready: no issuer", "cannot decide: ClusterIssuer c: cannot be read: no", "Issuer a/b       yes"}},
@@ -127,19 +121,6 @@ func TestProgress(t *testing.T) {
 		text, done := c.progress(from, "1")
 		if done != c.done || !strings.Contains(text, c.text) {
 			t.Errorf("%s: got %q, %v, want %q", name, text, done, c.text)
-		}
-	}
-}
-
-func TestRenewalRemark(t *testing.T) {
-	t.Parallel()
-	hours := func(n int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(n) * time.Hour} }
-	for want, spec := range map[string]certmanagerv1.CertificateSpec{
-		"": {Duration: hours(10), RenewBefore: hours(5)}, "has a renewBefore of 10h": {Duration: hours(10), RenewBefore: hours(10)},
-		"is not renewed: its renewal.policy is Disabled": {Renewal: &certmanagerv1.CertificateRenewal{Policy: certmanagerv1.CertificateRenewalPolicyDisabled}},
-	} {
-		if got := renewalRemark(&certmanagerv1.Certificate{Spec: spec}); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
-			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

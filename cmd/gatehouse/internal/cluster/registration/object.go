@@ -28,7 +28,6 @@ type object struct {
 	// injector is the annotation by which cert-manager's cainjector writes its bundles,
 	// "" without, and injectFrom its value. It ignores the others.
 	injector, injectFrom string
-	ignored              []string
 	webhooks             []webhook
 }
 
@@ -66,12 +65,8 @@ func newObject(found runtime.Object) *object {
 	}
 	// See https://cert-manager.io/docs/concepts/ca-injector/. Of several, it takes the first in this order.
 	for _, name := range []string{certmanagerv1.WantInjectFromSecretAnnotation, certmanagerv1.WantInjectAnnotation, certmanagerv1.WantInjectAPIServerCAAnnotation} {
-		switch {
-		case o.meta.Annotations[name] == "":
-		case o.injector == "":
-			o.injector, o.injectFrom = name, o.meta.Annotations[name]
-		default:
-			o.ignored = append(o.ignored, name)
+		if from := o.meta.Annotations[name]; from != "" && o.injector == "" {
+			o.injector, o.injectFrom = name, from
 		}
 	}
 	return o

@@ -218,9 +218,8 @@ type Status struct {
 	Found bool
 	Err   error
 	// Injector is the annotation by which cert-manager's cainjector writes the
-	// caBundle, "" without, and InjectFrom its value. It ignores IgnoredInjectors, which are there too.
+	// caBundle, "" without, and InjectFrom its value.
 	Injector, InjectFrom string
-	IgnoredInjectors     []string
 	// Webhooks are in its order.
 	Webhooks []WebhookStatus
 }
@@ -269,7 +268,7 @@ func Read(ctx context.Context, client certs.Client, names []Name) []Status {
 		case o == nil && errs[i] == nil && !r.isMissed(i, known):
 			continue
 		case o != nil:
-			s.Injector, s.InjectFrom, s.IgnoredInjectors = o.injector, o.injectFrom, o.ignored
+			s.Injector, s.InjectFrom = o.injector, o.injectFrom
 			for j := range o.webhooks {
 				s.Webhooks = append(s.Webhooks, o.statusOf(&o.webhooks[j]))
 			}

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -43,22 +42,9 @@ type Call struct {
 	asksForCertificate bool
 }
 
-// UntrustedError says why an API server does not trust the certificate of a webhook.
-type UntrustedError struct {
-	// Text and Hint are for people.
-	Text, Hint string
-	err        error
-}
-
-// Error returns the text with the hint.
-func (e *UntrustedError) Error() string { return e.Text + " (hint: " + e.Hint + ")" }
-
-// Unwrap returns the error of the verification, nil if there was none.
-func (e *UntrustedError) Unwrap() error { return e.err }
-
 // untrusted returns the error of a verification.
-func untrusted(err error) *UntrustedError {
-	return &UntrustedError{"its caBundle does not verify the certificate: " + err.Error(), "gatehouse certs status", err}
+func untrusted(err error) error {
+	return fmt.Errorf("its caBundle does not verify the certificate: %w (hint: gatehouse certs status)", err)
 }
 
 // Read returns the webhooks of both configurations of a name, in their order. With an error, those that could be read.
@@ -122,12 +108,12 @@ func (c *Call) ResolveEndpoint(string, string, int32) (*url.URL, error) {
 // checkBundle returns an error if there is nothing to verify a certificate with.
 func (c *Call) checkBundle() error {
 	if c.config.Service != nil && len(c.config.CABundle) == 0 {
-		return &UntrustedError{Text: "caBundle is empty, so the API server does not trust any certificate", Hint: "a replica that runs, cert-manager, or the issuer of the certificate writes it; see 'gatehouse certs status'"}
+		return errors.New("caBundle is empty, so the API server does not trust any certificate (hint: a replica that runs, cert-manager, or the issuer of the certificate writes it; see 'gatehouse certs status')")
 	}
 	return nil
 }
 
-// Handshake makes a connection, and sends nothing. The error is an UntrustedError, or that there is no connection.
+// Handshake makes a connection, and sends nothing. The error is that the certificate is not trusted, or that there is no connection.
 func (c *Call) Handshake(ctx context.Context) error {
 	if err := c.checkBundle(); err != nil {
 		return err
@@ -169,24 +155,6 @@ func (c *Call) Handshake(ctx context.Context) error {
 
 // AsksForCertificate reports whether the server asked for a client certificate during Handshake.
 func (c *Call) AsksForCertificate() bool { return c.asksForCertificate }
-
-// Handshakes makes a connection to each webhook at the same time, and returns an error or nil for each. A context bounds all.
-func Handshakes(ctx context.Context, client certs.Client, calls []Call) []error {
-	errs := make([]error, len(calls))
-	var group sync.WaitGroup
-	for i := range calls {
-		group.Go(func() {
-			if errs[i] = calls[i].checkBundle(); errs[i] != nil {
-				return
-			}
-			if errs[i] = calls[i].Locate(ctx, client); errs[i] == nil {
-				errs[i] = calls[i].Handshake(ctx)
-			}
-		})
-	}
-	group.Wait()
-	return errs
-}
 
 // Send sends a review, with the client of the API server, and returns the response. Late returns the error after a timeout.
 func (c *Call) Send(ctx context.Context, review *admissionv1.AdmissionReview, late func(timeout time.Duration) error) (*admissionv1.AdmissionResponse, error) {
