@@ -1,7 +1,6 @@
 package groups
 
 import (
-	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -225,10 +224,10 @@ type graph struct {
 	page   int
 	// tokens counts, and good is the one that is accepted.
 	tokens atomic.Int64
-	// busy is how many calls are answered with 429, after which Retry-After is one second.
+	// busy is how many calls are answered with 429.
 	busy int64
-	// next replaces the address of the next page, and retryAfter the second that a busy service asks for.
-	next, retryAfter string
+	// next replaces the address of the next page.
+	next string
 }
 
 func (g *graph) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -245,7 +244,6 @@ func (g *graph) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if atomic.AddInt64(&g.busy, -1) >= 0 {
-		w.Header().Set("Retry-After", cmp.Or(g.retryAfter, "1"))
 		w.WriteHeader(http.StatusTooManyRequests)
 		return
 	}
@@ -299,8 +297,7 @@ func TestGraph(t *testing.T) {
 		"no such user":      {&graph{groups: ids, page: 1}, nil, "o-2", "", false, 1},
 		"a path for a user": {&graph{groups: ids, page: 1}, nil, "../groups/x", "", false, 1},
 		"another secret":    {&graph{}, func(s *config.GroupSource) { s.Secret = []byte("old") }, "o-1", "token of the application: status 401", true, 0},
-		"busy":              {&graph{groups: ids[:1], page: 1, busy: 2}, nil, "o-1", "g-000", false, 1},
-		"busy for too long": {&graph{groups: ids[:1], page: 1, busy: 20, retryAfter: "3600"}, nil, "o-1", "status 429", true, 1},
+		"busy":              {&graph{groups: ids[:1], page: 1, busy: 20}, nil, "o-1", "status 429", true, 1},
 		"too many":          {&graph{groups: ids, page: 100}, func(s *config.GroupSource) { s.Config.MaxGroups = 150 }, "o-1", "more than 150 groups", false, 1},
 		"a page elsewhere":  {&graph{groups: ids, page: 100, next: "https://evil.example/v1.0/x"}, nil, "o-1", "at another address", false, 1},
 		"a page by HTTP":    {&graph{groups: ids, page: 100, next: "http://127.0.0.1/v1.0/x"}, nil, "o-1", "at another address", false, 1},

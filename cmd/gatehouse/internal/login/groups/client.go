@@ -9,8 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"strconv"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/httpsclient"
 	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
@@ -51,7 +49,6 @@ func newClient(configured *config.GroupSource, agent string) (*client, error) {
 // reply is the answer of a service.
 type reply struct {
 	status int
-	header http.Header
 	body   []byte
 }
 
@@ -72,7 +69,7 @@ func (c *client) do(ctx context.Context, method, to string, header http.Header, 
 		return nil, &outageError{cause: err}
 	}
 	defer func() { _ = resp.Body.Close() }()
-	r := &reply{status: resp.StatusCode, header: resp.Header}
+	r := &reply{status: resp.StatusCode}
 	r.body, err = io.ReadAll(resp.Body)
 	switch {
 	case errors.Is(err, httpsclient.ErrTooLarge):
@@ -89,16 +86,7 @@ func (r *reply) failure() error {
 	if r.status/100 == 3 {
 		err = fmt.Errorf("status %d: redirects are not followed (hint: configure the target)", r.status)
 	}
-	return &outageError{cause: err, retryAfter: r.retryAfter()}
-}
-
-// retryAfter returns the time of the header Retry-After in seconds, 0 without one.
-func (r *reply) retryAfter() time.Duration {
-	seconds, err := strconv.ParseUint(r.header.Get("Retry-After"), 10, 16)
-	if err != nil || r.status != http.StatusTooManyRequests && r.status != http.StatusServiceUnavailable {
-		return 0
-	}
-	return time.Duration(seconds) * time.Second
+	return &outageError{cause: err}
 }
 
 // bearer returns the header with a bearer token.

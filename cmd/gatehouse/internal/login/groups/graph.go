@@ -15,7 +15,6 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -119,29 +118,18 @@ func (a *graphBackend) isOwn(text string) bool {
 		strings.HasPrefix(u.EscapedPath(), a.base.EscapedPath()+"/") && !strings.Contains(u.Path, "..")
 }
 
-// get gets a page. It waits as long as Graph asks for, if there is time for that, and renews a
-// token that Graph does not accept, once.
+// get gets a page, and renews a token that Graph does not accept, once.
 func (a *graphBackend) get(ctx context.Context, at string) (*reply, error) {
-	deadline, _ := ctx.Deadline() // every look-up has one
-	renewed := false
-	for {
+	for renewed := false; ; renewed = true {
 		token, err := a.bearer(ctx)
 		if err != nil {
 			return nil, err
 		}
 		reply, err := a.client.do(ctx, http.MethodGet, at, bearer(token.AccessToken), http.NoBody)
-		if err != nil {
-			return nil, err
+		if err != nil || reply.status != http.StatusUnauthorized || renewed {
+			return reply, err
 		}
-		switch wait := reply.retryAfter(); {
-		case reply.status == http.StatusUnauthorized && !renewed:
-			renewed = true
-			a.token.CompareAndSwap(token, nil)
-		case wait > 0 && time.Until(deadline) > wait:
-			sleep.Context(ctx, wait)
-		default:
-			return reply, nil
-		}
+		a.token.CompareAndSwap(token, nil)
 	}
 }
 

@@ -28,11 +28,7 @@ const (
 )
 
 // outageError is a failure of the source and not of one look-up.
-type outageError struct {
-	cause error
-	// retryAfter is how long the source asks to be left alone, 0 for no wish.
-	retryAfter time.Duration
-}
+type outageError struct{ cause error }
 
 func (e *outageError) Error() string { return e.cause.Error() }
 
@@ -187,16 +183,16 @@ func (s *source) try(q *authn.GroupQuery) (names []string, err error) {
 
 // record notes the end of a look-up.
 func (s *source) record(err error, took time.Duration) {
-	outage, isOutage := errors.AsType[*outageError](err)
-	r, retryAfter := answered, time.Duration(0)
+	_, isOutage := errors.AsType[*outageError](err)
+	r := answered
 	switch {
 	case isOutage:
-		r, retryAfter = unreachable, outage.retryAfter
+		r = unreachable
 	case err != nil:
 		r = invalid
 	}
 	s.count.duration[r].Observe(took.Seconds())
-	switch open := s.breaker.done(isOutage, retryAfter, time.Now()); {
+	switch open := s.breaker.done(isOutage, time.Now()); {
 	case open:
 		s.count.open.Set(1)
 		s.groups.problems.Report(s.name(), "open", "group source "+s.name()+" does not answer: "+truncate.Bytes(err.Error(), 1000),
