@@ -11,7 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/test/support/race"
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 )
 
 var (

@@ -11,7 +11,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
-	"github.com/gatehouse-dev/gatehouse/test/support/race"
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"golang.org/x/tools/txtar"
 
-	"github.com/gatehouse-dev/gatehouse/test/support/race"
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
-	"github.com/gatehouse-dev/gatehouse/test/support/race"
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 	celcost "github.com/gatehouse-dev/gatehouse/webhooks/cel/cost"
 	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
