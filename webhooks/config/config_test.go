@@ -350,13 +350,6 @@ func TestLoadErrors(t *testing.T) {
 				`a.yaml#2: line 14: the key "metadata" is given twice (hint: remove one of the two)`,
 			},
 		},
-		"keys beside merge keys": {
-			map[string]string{"a.yaml": "---\n" + head + "spec: {x: &a {k: b}, z: {<<: *a, \"é\": {<<: *a, k: 1}, v: 1, v: 2}}\n---\n" + head + "spec: &b {x: 1, w: 1}\nstatus:\n  x: 2\n  <<: [*b]\n  w: 2\n"},
-			[]string{
-				`a.yaml#1: line 5: the key "v" is given twice (hint: remove one of the two)`,
-				`a.yaml#2: line 13: the merge key << is not the first key of its mapping (hint: put << first: keys behind it override what it merges)`,
-			},
-		},
 		"keys that become duplicates": {
 			map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: z}\ndata: {1: a, \"1\": b}"},
 			[]string{`a.yaml: data.1: the key is given twice (hint: remove one of the two)`},

@@ -220,10 +220,10 @@ func isMarker(line []byte, marker string) bool {
 	return ok && (len(rest) == 0 || bytes.ContainsRune([]byte(" \t\r\n"), rune(rest[0])))
 }
 
-// decodeYAML returns what a text with one document says. Strict decoding does not take a key twice.
-func decodeYAML(text []byte, strictly bool) (tree any, err error) {
+// decodeYAML returns what a text with one document says. A key that is given twice is an error.
+func decodeYAML(text []byte) (tree any, err error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.SetStrict(strictly)
+	decoder.SetStrict(true)
 	if err := decoder.Decode(&tree); err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (p *parser) yamlDocument(c chunk) (document, bool) {
 	if text := bytes.TrimSpace(c.text); text[0] == '{' && json.Valid(text) {
 		return p.jsonDocument(text), true
 	}
-	tree, err := decodeYAML(c.text, true)
+	tree, err := decodeYAML(c.text)
 	if errors.Is(err, io.EOF) || (err == nil && tree == nil) {
 		return document{}, false
 	}
@@ -256,14 +256,7 @@ func (p *parser) yamlDocument(c chunk) (document, bool) {
 			return p.tooLarge(), true
 		}
 	}
-	if errors.As(err, &several) && !slices.ContainsFunc(several.Errors, func(text string) bool { return !yamlSetTwice.MatchString(text) }) {
-		if merged, problems, decoded := c.decodeMerged(); decoded {
-			tree, err, doc.problems = merged, nil, problems
-		}
-	}
 	switch {
-	case len(doc.problems) > 0:
-		return doc, true
 	case errors.As(err, &several):
 		doc.problems = c.problems(several)
 		return doc, true
@@ -286,7 +279,6 @@ func (p *parser) yamlDocument(c chunk) (document, bool) {
 
 var (
 	yamlLine      = regexp.MustCompile(`^line (\d+): `)
-	yamlSetTwice  = regexp.MustCompile(`^line \d+: key .* already set in map$`)
 	yamlDuplicate = regexp.MustCompile(`^key (.*) already set in map$`)
 )
 

@@ -40,7 +40,7 @@ func TestLoadHostile(t *testing.T) {
 		"a few aliases":                       {bomb(2, "[a]"), ""},
 		"an alias of itself":                  {head + "data: &a {b: *a}", "contains itself"},
 		"merged keys":                         {head + "a: &a {k: v}\ndata: {<<: *a, w: x}", ""},
-		"merged keys that are overridden":     {head + "a: &a {k: v}\ndata: {<<: *a, k: x}", ""},
+		"merged keys that are overridden":     {head + "a: &a {k: v}\ndata: {<<: *a, k: x}", "given twice"},
 		"merges of merges":                    {head + merges(18) + "data: {<<: *a18, k: x}", "excessive aliasing"},
 		"brackets":                            {strings.Repeat("[", 1<<20), "exceeded max depth"},
 		"braces":                              {strings.Repeat("{a: ", 1<<18), "exceeded max depth"},

@@ -54,8 +54,6 @@ type tree struct {
 	found  diagnostic.List
 	// unread are the files and directories that found is about.
 	unread Unread
-	// dirs are the directories that were read, by a path that can be opened.
-	dirs []string
 	// referenced are the files that documents name.
 	referenced []referencedFile
 	// digest is the hash of files, state that of files, referenced and found. A referenced
@@ -178,8 +176,9 @@ func (t *tree) seal() {
 type reader struct {
 	tree  tree
 	total int
-	files int
-	full  bool // a limit was reached: nothing more is read
+	// files and dirs are how many were read.
+	files, dirs int
+	full        bool // a limit was reached: nothing more is read
 }
 
 // problem reports an error of a file or a directory by its path below the root. The path
@@ -203,7 +202,7 @@ func (r *reader) directory(path, rel string, above []fs.FileInfo) {
 		r.problem(rel, fmt.Sprintf("directories nest deeper than %d", maxDepth), "")
 		return
 	}
-	if most := r.tree.limits.documents; len(r.tree.dirs) == most {
+	if most := r.tree.limits.documents; r.dirs == most {
 		r.problem("", fmt.Sprintf("holds more than %d directories", most), "")
 		r.full = true
 		return
@@ -213,7 +212,7 @@ func (r *reader) directory(path, rel string, above []fs.FileInfo) {
 		r.problem(rel, "cannot be read: "+reason(err), "")
 		return
 	}
-	r.tree.dirs = append(r.tree.dirs, path)
+	r.dirs++
 	for _, entry := range entries {
 		if r.full {
 			return

@@ -39,8 +39,7 @@ func texts(content string) tree {
 func TestWatcher(t *testing.T) {
 	type step struct {
 		content string
-		events  int
-		wait    time.Duration
+		polls   int
 		want    string // what is reported: the names of the profiles, or the error
 	}
 	other := strings.Replace(profile, "name: log", "name: trace", 1)
@@ -48,57 +47,24 @@ func TestWatcher(t *testing.T) {
 		known string // the content that the caller has already
 		steps []step
 	}{
-		"the first reading is reported": {"", []step{
-			{content: profile, want: "log"},
-		}},
-		"what is known already is not": {profile, []step{
-			{content: profile, wait: 3 * pollInterval},
-			{content: profile, events: 3, wait: debounce},
-		}},
-		"a change before the watch began": {other, []step{
-			{content: profile, want: "log"},
-		}},
-		"an event is acted on once things debounce": {profile, []step{
-			{content: profile},
-			{content: other, events: 1, wait: debounce - 1},
-			{content: other, wait: 1, want: "trace"},
-		}},
-		"many events are one change": {profile, []step{
-			{content: profile},
-			{content: other, events: 50, wait: debounce, want: "trace"},
-			{content: other, wait: 5 * pollInterval},
-		}},
-		"a change without an event is found by polling": {profile, []step{
-			{content: profile},
-			{content: other, wait: pollInterval - 1},
-			{content: other, wait: 1, want: "trace"},
+		"the first reading is reported":   {"", []step{{content: profile, want: "log"}}},
+		"what is known already is not":    {profile, []step{{content: profile, polls: 3}}},
+		"a change before the watch began": {other, []step{{content: profile, want: "log"}}},
+		"a change is used once it rests":  {profile, []step{{content: profile}, {content: other, polls: 1}, {content: other, polls: 1, want: "trace"}, {content: other, polls: 5}}},
+		"half-written, then whole":        {profile, []step{{content: profile}, {content: other[:60], polls: 1}, {content: other, polls: 2, want: "trace"}}},
+		"half-written for long": {profile, []step{
+			{content: profile}, {content: other[:60], polls: 2, want: "line"}, {content: other[:60], polls: 3}, {content: other, polls: 2, want: "trace"},
 		}},
 		"a writer that never rests is read all the same": {profile, slices.Concat(
 			[]step{{content: profile}},
-			slices.Repeat([]step{{content: other, events: 1, wait: debounce - 1}}, int(pollInterval/debounce)),
-			[]step{{content: other, events: 1, wait: debounce - 1, want: "trace"}},
+			slices.Repeat([]step{{content: other, polls: 1}, {content: other + "# ", polls: 1}}, maxReadings/2-1),
+			[]step{{content: other, polls: 1}, {content: other + "# ", polls: 1, want: "trace"}},
 		)},
-		"half-written, then whole": {profile, []step{
-			{content: profile},
-			{content: other[:60], events: 1, wait: debounce, want: "line"},
-			{content: other[:60], events: 5, wait: 3 * pollInterval},
-			{content: other, events: 1, wait: debounce, want: "trace"},
-		}},
-		"another error is reported too": {profile, []step{
-			{content: "{", want: "near line 1"},
-			{content: "a: b: c", wait: pollInterval, want: "mapping values"},
-		}},
+		"another error is reported too": {profile, []step{{content: "{", want: "near line 1"}, {content: "a: b: c", polls: 2, want: "mapping values"}}},
 		"broken and put back": {profile, []step{
-			{content: profile},
-			{content: "{", wait: pollInterval, want: "line"},
-			{content: profile, wait: pollInterval, want: "log"},
-			{content: profile, wait: pollInterval},
+			{content: profile}, {content: "{", polls: 2, want: "line"}, {content: profile, polls: 2, want: "log"}, {content: profile, polls: 1},
 		}},
-		"changed and put back": {profile, []step{
-			{content: profile},
-			{content: other, wait: pollInterval, want: "trace"},
-			{content: profile, wait: pollInterval, want: "log"},
-		}},
+		"changed and put back": {profile, []step{{content: profile}, {content: other, polls: 2, want: "trace"}, {content: profile, polls: 2, want: "log"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,27 +72,22 @@ func TestWatcher(t *testing.T) {
 				changes := make(chan change, 100)
 				w := watcher{
 					read:     func() tree { return texts(content.Load().(string)) },
-					poll:     func() tree { return texts(content.Load().(string)) },
 					onChange: func(c *Config, err error) { changes <- change{c, err} },
 				}
 				if c.known != "" {
 					w.known = texts(c.known).state
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				events := make(chan struct{})
 				done := make(chan struct{})
 				content.Store(c.steps[0].content)
 				go func() {
 					defer close(done)
-					w.run(ctx, events)
+					w.run(ctx)
 				}()
 				for i, s := range c.steps {
 					synctest.Wait()
 					content.Store(s.content)
-					for range s.events {
-						events <- struct{}{}
-					}
-					time.Sleep(s.wait) // the clock of the bubble: no time passes outside
+					time.Sleep(time.Duration(s.polls) * pollInterval) // the clock of the bubble: no time passes outside
 					synctest.Wait()
 					var got []change
 					for range len(changes) {

@@ -119,7 +119,7 @@ func TestConditionsOfExceptions(t *testing.T) {
 		{"a mistake", "gatehouse-system", 1, "objct.a", true, `"objct" is not declared`},
 		{"a mistake where it does nothing", "shop", 1, "objct.a", true, ""},
 		{"a mistake where it does nothing, in a file", "shop", 1, "objct.a", false, `"objct" is not declared`},
-		{"many mistakes", "gatehouse-system", 64, "objct.a", true, "and 44 more"},
+		{"many mistakes", "gatehouse-system", 64, "objct.a", true, "and more"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -199,7 +199,7 @@ func TestFewDiagnostics(t *testing.T) {
 	set, err := policy.Compile(specOf(t, documents(append(all, exceptionOf("gatehouse-system", "policies: ["+strings.Join(policies, ", ")+"], match: {namespaces: [shop]}"))...)))
 	must(t, err)
 	found := set.Warnings()
-	if len(found) != 21 || !strings.Contains(fmt.Sprint(found), "and 4076 more") {
+	if len(found) != 21 || !strings.Contains(fmt.Sprint(found), "and more") {
 		t.Errorf("%d diagnostics: %v", len(found), found)
 	}
 }

@@ -228,9 +228,11 @@ func (c *compilation) errorCount() int {
 	return c.errors
 }
 
-// policyDocument is a policy of either kind.
+// policyDocument is a policy of either kind, whose spec has its defaults.
 type policyDocument struct {
-	validation.Policy
+	validation.Reporter
+	Kind, Name  string
+	Spec        *admissionregistrationv1.ValidatingAdmissionPolicySpec
 	annotations map[string]string
 	// own is nil for a ValidatingAdmissionPolicy.
 	own *v1alpha1.AdmissionPolicySpec
@@ -254,7 +256,7 @@ func (c *compilation) policies(spec *Spec) {
 	add := func(source, kind string, meta *metav1.ObjectMeta, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, own *v1alpha1.AdmissionPolicySpec) {
 		d := c.reporter(source, kind, meta.Name)
 		seen[kind].Check(d, meta.Name)
-		all = append(all, policyDocument{validation.Policy{Reporter: d, Kind: kind, Name: meta.Name, Spec: validation.DefaultPolicySpec(spec)}, meta.Annotations, own})
+		all = append(all, policyDocument{d, kind, meta.Name, validation.DefaultPolicySpec(spec), meta.Annotations, own})
 	}
 	for i := range spec.Policies {
 		p := &spec.Policies[i]
@@ -265,11 +267,6 @@ func (c *compilation) policies(spec *Spec) {
 		add(p.Source, admissionKind, &p.ObjectMeta, p.Spec.Upstream(), &p.Spec)
 	}
 	bound := c.bindings(spec, all)
-	documents := make([]*validation.Policy, len(all))
-	for i := range all {
-		documents[i] = &all[i].Policy
-	}
-	validation.CheckVersions(documents)
 	for i := range all {
 		c.named = append(c.named, exceptedPolicy{all[i].Kind, all[i].Name})
 		c.policy(&all[i], bound[all[i].Kind][all[i].Name])

@@ -48,11 +48,15 @@ func (c *compilation) exceptions(spec *Spec) {
 		}
 		seen[title] = x.Source
 		before, found := c.errorCount(), len(c.diagnostics)
-		compiled, more := c.exception(d, x, &rules)
-		c.diagnostics = append(c.diagnostics[:found], limitDiagnostics(d, c.diagnostics[found:], more)...)
-		c.counted, c.errors = found, before
+		compiled := c.exception(d, x, &rules)
+		severity := diagnostic.Error
 		if c.errorCount() == before {
-			all = append(all, compiled)
+			all, severity = append(all, compiled), diagnostic.Warning
+		}
+		if len(c.diagnostics) > found+maxDiagnostics {
+			c.diagnostics = c.diagnostics[:found+maxDiagnostics]
+			c.counted, c.errors = found, before
+			d.Add(severity, "", "", "and more")
 		}
 		// An exception that is not in force lets nothing pass.
 		c.broken += c.errorCount() - before
@@ -75,10 +79,10 @@ func titleOf(x *v1alpha1.PolicyException) string {
 	return strings.TrimPrefix(x.Namespace+"/"+x.Name, "/")
 }
 
-// exception compiles an exception, and says how many diagnostics more there are.
-func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1alpha1.ExceptionRules) (out *exception, more int) {
+// exception compiles an exception.
+func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1alpha1.ExceptionRules) *exception {
 	path := field.NewPath("spec")
-	out = &exception{title: titleOf(&x.PolicyException), policies: map[exceptedPolicy][]string{}}
+	out := &exception{title: titleOf(&x.PolicyException), policies: map[exceptedPolicy][]string{}}
 	if strings.TrimSpace(x.Spec.Reason) == "" {
 		d.Required(path.Child("reason"), "explain the exception to readers of the audit log")
 	}
@@ -107,35 +111,13 @@ func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1al
 		out.inert = cmp.Or(out.inert, "it has no expiresAt")
 		d.Warnf(path.Child("expiresAt"), "PolicyConfiguration requires it", "is missing, so the exception does nothing")
 	}
-	return out, c.exceptionConditions(d, x, out)
+	c.exceptionConditions(d, x, out)
+	return out
 }
 
 // maxDiagnostics is how many diagnostics about one exception are reported, so that its
 // author cannot fill a log.
 const maxDiagnostics = 20
-
-// limitDiagnostics returns the diagnostics about an exception if there are not too many, and otherwise
-// the first of them, errors before warnings, and how many more there are. There are
-// more beside those that were found only if these are too many.
-func limitDiagnostics(d validation.Reporter, found diagnostic.List, more int) diagnostic.List {
-	if more += len(found) - maxDiagnostics; more <= 0 {
-		return found
-	}
-	slices.SortStableFunc(found, func(a, b diagnostic.Diagnostic) int {
-		if a.Severity == b.Severity {
-			return 0
-		}
-		if a.Severity == diagnostic.Error {
-			return -1
-		}
-		return 1
-	})
-	severity := found[min(maxDiagnostics, len(found)-1)].Severity
-	found = slices.Clone(found[:maxDiagnostics])
-	d.List = &found
-	d.Add(severity, "", "", fmt.Sprintf("and %d more", more))
-	return found
-}
 
 // exceptedPolicies checks and compiles the policies of an exception.
 func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out *exception) {
@@ -188,10 +170,9 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 				out.policies[key] = append(out.policies[key], named[rule])
 			case rule != podSecurityPart && knows.Has(rule):
 			case mayExist(rule):
-				d.Warnf(at, nearestRule(rule, known, nil), "the policy has no rule %q", rule)
+				d.Warnf(at, RuleHint(rule, known), "the policy has no rule %q", rule)
 			default:
-				names := validNames(named)
-				d.Errorf(at, nearestRule(rule, known, names), "the policy has no rule %q; %s", rule, describeNames(names, known))
+				d.Errorf(at, RuleHint(rule, known), "the policy has no rule %q", rule)
 			}
 		}
 	}
@@ -210,63 +191,35 @@ func mayExist(rule string) bool {
 	return indexed || strings.HasPrefix(rule, podSecurityPart+".") || strings.HasPrefix(rule, "auditAnnotations[")
 }
 
-// validNames returns the names of rules that have one, in a fixed order, without those that CheckRuleNames reports.
-func validNames(named map[string]string) []string {
-	names := slices.Compact(slices.Sorted(maps.Values(named)))
-	return slices.DeleteFunc(names, func(name string) bool { return !validation.IsRuleName(bareName(name)) })
+// RuleIndex returns the index in the name of a validation, and false if the name has none.
+func RuleIndex(rule string) (int, bool) {
+	digits, isValidation := strings.CutPrefix(rule, "validations[")
+	digits, isClosed := strings.CutSuffix(digits, "]")
+	i, err := strconv.ParseUint(digits, 10, 31)
+	return int(i), isValidation && isClosed && err == nil && rule == v1alpha1.IndexedRule(int(i))
 }
 
-// bareName returns NAME for validations[NAME].
-func bareName(rule string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(rule, "validations["), "]")
-}
-
-// describeNames returns which rules of a policy have a name.
-func describeNames(names, known []string) string {
+// RuleHint returns a hint for a rule that is not among the rules: the one that was meant, or those that there are but for the checks of
+// podSecurity. What the names of all rules have in common makes none near.
+func RuleHint(rule string, rules []string) string {
+	bare := func(rule string) string {
+		return strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(rule, "validations["), podSecurityPart+"."), "]")
+	}
+	names := map[string]string{}
+	for _, r := range rules {
+		if _, indexed := RuleIndex(r); !indexed { // the nearest number is no better than another
+			names[bare(r)] = r
+		}
+	}
+	if near, isNear := diagnostic.Nearest(bare(rule), slices.Sorted(maps.Keys(names))...); isNear {
+		return fmt.Sprintf("did you mean %q?", names[near])
+	}
 	const most = 10
-	switch {
-	case len(names) > most:
-		return fmt.Sprintf("its rules with names are %s and %d more", diagnostic.QuotedList(names[:most]), len(names)-most)
-	case len(names) > 0:
-		return "its rules with names are " + diagnostic.QuotedList(names)
-	case slices.Contains(known, v1alpha1.IndexedRule(0)):
-		return `its rules have no names, so use an index, such as "validations[0]"`
-	case len(known) > 0:
-		return fmt.Sprintf("its rules are checks, such as %q", known[0])
-	default:
-		return "it has no rules"
+	known := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(rules))), func(r string) bool { return strings.HasPrefix(r, podSecurityPart+".") })
+	if len(known) > most {
+		return "there are " + strings.Join(known[:most], ", ") + ", and more"
 	}
-}
-
-// nearestRule returns a hint for an unknown rule. Checks of a standard may have the level behind their name. What the names of all rules
-// have in common makes none near.
-func nearestRule(rule string, known, names []string) string {
-	bare, isValidation := strings.CutPrefix(rule, "validations[")
-	bare = strings.TrimSuffix(bare, "]")
-	if i, err := strconv.ParseUint(bare, 10, 31); err == nil && isValidation {
-		if name := v1alpha1.IndexedRule(int(i)); name != rule && slices.Contains(known, name) {
-			return fmt.Sprintf("did you mean %q?", name)
-		}
-	}
-	for _, name := range known {
-		if name == "validations["+rule+"]" || name == podSecurityPart+"."+rule || strings.HasPrefix(name, rule+"_") {
-			return fmt.Sprintf("did you mean %q?", name)
-		}
-	}
-	all := make([]string, len(names))
-	for i := range names {
-		all[i] = bareName(names[i])
-	}
-	if near, isNear := diagnostic.Nearest(bare, all...); isNear {
-		return fmt.Sprintf("did you mean %q?", "validations["+near+"]")
-	}
-	if rule == podSecurityPart || rule == matchConditionsPart {
-		return "leave out rules for an exception to the whole policy"
-	}
-	if !isValidation || mayExist(rule) {
-		return diagnostic.DidYouMean(rule, known...)
-	}
-	return ""
+	return strings.TrimSuffix("there are "+strings.Join(known, ", "), "there are ")
 }
 
 // exceptionMatch checks and compiles what an exception is about.
@@ -311,11 +264,11 @@ const maxConditionsText = 16 << 10
 const maxConditionsPatterns = 8_000
 
 // exceptionConditions compiles the conditions of an exception, or reuses those of the
-// previous Set, and returns how many diagnostics it leaves out.
+// previous Set.
 //
 // With KeepBroken, as in a cluster, the conditions of an exception that does nothing are
 // not compiled: its author must not cause that work.
-func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, out *exception) (more int) {
+func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, out *exception) {
 	given, path := x.Spec.Match.MatchConditions, field.NewPath("spec", "match", "matchConditions")
 	text := 0
 	for i := range given {
@@ -324,9 +277,9 @@ func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, o
 	switch {
 	case text > maxConditionsText:
 		d.Errorf(path, "say it in fewer conditions, or in several exceptions", "have %d bytes together, allowed are %d", text, maxConditionsText)
-		return 0
+		return
 	case len(given) == 0, out.inert != "" && c.keepBroken:
-		return 0
+		return
 	}
 	known := c.conditions[out.title]
 	if known == nil || !slices.Equal(known.given, given) {
@@ -352,8 +305,7 @@ func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, o
 			}
 		}
 		known.bound, known.uses = s.bound, s.uses
-		kept := min(maxDiagnostics, len(found))
-		known.found, known.more = slices.Clone(found[:kept]), len(found)-kept
+		known.found = slices.Clone(found[:min(maxDiagnostics+1, len(found))])
 	}
 	c.set.conditions[out.title] = known
 	out.conditions, out.bound, out.uses = known.compiled, known.bound, known.uses
@@ -361,7 +313,6 @@ func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, o
 		f.Source = d.Source
 		c.diagnostics = append(c.diagnostics, f)
 	}
-	return known.more
 }
 
 // exceptionConditions are the conditions of an exception, right or wrong.
@@ -370,7 +321,6 @@ type exceptionConditions struct {
 	compiled []condition
 	bound    celcost.Bound
 	uses     expression.Uses
-	// found are the first diagnostics, and more how many there are beside them.
+	// found are the first diagnostics, one more than are shown.
 	found diagnostic.List
-	more  int
 }

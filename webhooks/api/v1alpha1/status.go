@@ -41,9 +41,6 @@ const (
 	// NotSentReason is a reason of Degraded: the webhook configurations do not send
 	// all requests that the object matches.
 	NotSentReason = "NotSent"
-	// RuleChangedReason is a reason of Degraded: an exception names a rule by its index,
-	// and the expression at this index has changed since the exception was last changed.
-	RuleChangedReason = "RuleChanged"
 	// HealthyReason is a reason of Degraded: there is no problem.
 	HealthyReason = "Healthy"
 )
@@ -127,26 +124,6 @@ type AdmissionPolicyBindingStatus struct {
 // PolicyExceptionStatus is the observed state of a PolicyException.
 type PolicyExceptionStatus struct {
 	ObjectStatus `json:",inline"`
-
-	// Rules are the rules that the exception names by their index, as they were when
-	// its spec was last changed. Only the first 64 are recorded.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	Rules []ExceptedRule `json:"rules,omitempty"`
-}
-
-// MaxExceptedRules is how many rules the status of an exception has at most.
-const MaxExceptedRules = 64
-
-// ExceptedRule is a rule that an exception names by its index.
-type ExceptedRule struct {
-	// Policy is the kind and name of the policy, such as "AdmissionPolicy/workloads".
-	Policy string `json:"policy"`
-	// Rule is the rule, such as "validations[2]".
-	Rule string `json:"rule"`
-	// Hash is the start of the SHA-256 of the rule's expression, in hexadecimal digits.
-	Hash string `json:"hash"`
 }
 
 // AccessTokenStatus is the observed state of an AccessToken.

@@ -4,16 +4,13 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/status"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // report returns what became of each custom resource. NotSent may be nil.
 func report(of *resolve.Resolution, notSent func(object any) (notSent, warnings []string)) status.Report {
 	r := status.Report{Digest: of.Digest(), Outcomes: make([]status.Outcome, 0, len(of.Candidates))}
-	indexedRules := policy.IndexedRules(&of.Config.Policy)
 	for _, one := range of.Candidates {
 		o := status.Outcome{
 			Object:   status.Object{Kind: one.Read.Kind, Namespace: one.Read.Namespace, Name: one.Read.Name, UID: one.Read.UID, Generation: one.Read.Generation},
@@ -22,9 +19,6 @@ func report(of *resolve.Resolution, notSent func(object any) (notSent, warnings 
 		}
 		if notSent != nil && one.Read.Found.Err() == nil {
 			o.NotSent, o.Warnings = notSent(one.Read.Value)
-		}
-		if exception, is := one.Read.Value.(*v1alpha1.PolicyException); is {
-			o.Rules = indexedRules(exception)
 		}
 		r.Outcomes = append(r.Outcomes, o)
 	}

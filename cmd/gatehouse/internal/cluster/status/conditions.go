@@ -12,7 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 const (
@@ -145,10 +144,6 @@ func (v *view) degraded(o *outcome, f *fields) metav1.Condition {
 		reasons = append(reasons, v1alpha1.NotSentReason)
 		remarks = append(remarks, o.NotSent...)
 	}
-	if changed := changedRules(o, f); len(changed) > 0 {
-		reasons = append(reasons, v1alpha1.RuleChangedReason)
-		remarks = append(remarks, changed...)
-	}
 	if warnings := slices.Concat(o.Warnings, o.findings()); o.isUsable() && len(warnings) > 0 {
 		reasons = append(reasons, v1alpha1.WarningsReason)
 		remarks = append(remarks, warnings...)
@@ -191,13 +186,3 @@ func find(all []metav1.Condition, kind string) metav1.Condition {
 
 // stamp returns a time with the precision of a status.
 func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
-
-// changedRules returns a remark about each rule that an exception names by its index and that has changed since.
-func changedRules(o *outcome, f *fields) []string {
-	var remarks []string
-	for _, rule := range policy.ChangedRules(f.recordedRules(o), o.Rules) {
-		remarks = append(remarks, fmt.Sprintf("rule %q of %s has changed since the exception was last changed "+
-			"(hint: check that the exception means this rule; then change the exception, or give the rule a name and use it)", rule.Rule, rule.Policy))
-	}
-	return remarks
-}

@@ -2,7 +2,6 @@ package status
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // auditAge is how old the time of an audit may be in a status whose numbers stay the same.
@@ -25,7 +23,6 @@ type fields struct {
 
 	Audit *v1alpha1.PolicyAudit      `json:"audit,omitempty"`
 	Pods  *v1alpha1.SidecarPodCounts `json:"pods,omitempty"`
-	Rules []v1alpha1.ExceptedRule    `json:"rules,omitempty"`
 }
 
 // version identifies a version of an object.
@@ -91,7 +88,6 @@ func (w *writer) wanted(v *view, o *outcome, found *fields) (*fields, time.Time)
 		c.LastTransitionTime = stamp(v.now)
 		meta.SetStatusCondition(&f.Conditions, c)
 	}
-	f.Rules = policy.RecordRules(found.recordedRules(o), o.Rules)
 	switch o.Kind {
 	case "AdmissionPolicy":
 		f.Audit = w.audit(o.Name, found.Audit)
@@ -133,19 +129,10 @@ func (w *writer) pods(name string, found *v1alpha1.SidecarPodCounts) *v1alpha1.S
 	return &count
 }
 
-// recordedRules returns the rules in a status that is about this version of the object. A rule stays as it was
-// when the spec of the exception was last changed.
-func (f *fields) recordedRules(o *outcome) []v1alpha1.ExceptedRule {
-	if f.ObservedGeneration != o.Generation {
-		return nil
-	}
-	return f.Rules
-}
-
 // isWritten reports whether the cluster has a status.
 func (f *fields) isWritten(found *fields) bool {
 	return f.ObservedGeneration == found.ObservedGeneration && equality.Semantic.DeepEqual(f.Conditions, found.Conditions) &&
-		equality.Semantic.DeepEqual(f.Audit, found.Audit) && equality.Semantic.DeepEqual(f.Pods, found.Pods) && slices.Equal(f.Rules, found.Rules)
+		equality.Semantic.DeepEqual(f.Audit, found.Audit) && equality.Semantic.DeepEqual(f.Pods, found.Pods)
 }
 
 // apply writes our fields of a status, if the object is still as it was read. It takes fields from other

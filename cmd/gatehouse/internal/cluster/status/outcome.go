@@ -8,7 +8,6 @@ package status
 import (
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
@@ -46,8 +45,6 @@ type Outcome struct {
 	NotSent []string
 	// Warnings are remarks, for people, on what the object costs in the cluster.
 	Warnings []string
-	// Rules are the rules that a PolicyException names by their index, as they are now.
-	Rules []v1alpha1.ExceptedRule
 }
 
 // Report is what a replica uses.
