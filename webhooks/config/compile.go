@@ -11,8 +11,8 @@ import (
 )
 
 // CompileDir reads and compiles a configuration and returns every error and
-// warning of both, in a fixed order: what cannot be read of a document does not
-// hide what is wrong with the rest of it. With an error there is no Snapshot,
+// warning of both, in a fixed order: a document that cannot be read does not
+// hide what is wrong with the others. With an error there is no Snapshot,
 // and the Config is not to be used.
 func CompileDir(dir string) (*Config, *webhooks.Snapshot, diagnostic.List) {
 	c, found := Inspect(dir)

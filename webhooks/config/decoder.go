@@ -248,7 +248,7 @@ func (o *object) readObject(gvk schema.GroupVersionKind) {
 				field: "metadata.namespace", message: "is missing: a PolicyException needs a namespace",
 				hint: "set the namespace; it decides which objects the exception can match",
 			})
-			o.keep(gvk) // so that its other errors are found
+			o.decodeInto(new(v1alpha1.PolicyException)) // reports what else is wrong
 			return
 		}
 	case isTyped(gvk) && metadata.namespace != "":
@@ -425,25 +425,17 @@ func (o *object) problems(list diagnostic.List) {
 	}
 }
 
-// decodeInto decodes the object strictly into a pointer. What does not fit is reported,
-// and what fits is there all the same, so that further errors can be looked for in it;
-// false means that nothing of it can be used.
+// decodeInto decodes the object strictly into a pointer. What does not fit is reported, and false means that the object must not be used.
 func (o *object) decodeInto(into any) bool {
 	// A misplaced token must not be repeated.
 	secret := o.fields["kind"] == accessToken
 	problems := o.checker.Compare(reflect.TypeOf(into).Elem(), o.fields, "", strict.Options{Secret: secret})
 	o.problems(problems)
+	if len(problems) > 0 {
+		return false
+	}
 	strictErrs, err := unmarshal(o.fields, into)
-	switch {
-	case err != nil && len(problems) > 0:
-		// A decoder may give up at the first value that does not fit, and the rest
-		// of the document would look as if it were not there.
-		reflect.ValueOf(into).Elem().SetZero()
-		_, err = unmarshal(withoutProblems(o.fields, problems), into)
-		return err == nil
-	case len(problems) > 0:
-		return true
-	case err != nil:
+	if err != nil {
 		o.report(problem{message: err.Error()})
 		return false
 	}
@@ -452,7 +444,7 @@ func (o *object) decodeInto(into any) bool {
 			o.report(problem{field: strict.Printable(field.FieldPath()), message: "unknown or duplicate field"})
 		}
 	}
-	return true
+	return len(strictErrs) == 0
 }
 
 // unmarshal decodes a value. The strict errors are about what the type does not have, the
@@ -463,36 +455,4 @@ func unmarshal(value, into any) ([]error, error) {
 		return nil, err
 	}
 	return sigsjson.UnmarshalStrict(raw, into)
-}
-
-// withoutProblems returns a copy of a document without the values that have problems. The
-// elements of lists stay in place, so that paths do.
-func withoutProblems(fields map[string]any, problems diagnostic.List) any {
-	wrong := make(map[string]bool, len(problems))
-	for _, p := range problems {
-		wrong[p.Field] = true
-	}
-	var copied func(value any, path string) any
-	copied = func(value any, path string) any {
-		if wrong[path] {
-			return nil
-		}
-		switch value := value.(type) {
-		case map[string]any:
-			out := make(map[string]any, len(value))
-			for name, member := range value {
-				out[name] = copied(member, strict.Member(path, name))
-			}
-			return out
-		case []any:
-			out := make([]any, len(value))
-			for i, element := range value {
-				out[i] = copied(element, strict.Element(path, i))
-			}
-			return out
-		default:
-			return value
-		}
-	}
-	return copied(fields, "")
 }

@@ -141,40 +141,16 @@ func (l List) Sort() {
 		fileA, numberA := splitSource(a.Source)
 		fileB, numberB := splitSource(b.Source)
 		return cmp.Or(cmp.Compare(fileA, fileB), cmp.Compare(numberA, numberB), cmp.Compare(a.Source, b.Source),
-			cmp.Compare(a.Object, b.Object), compareFields(a.Field, b.Field))
+			cmp.Compare(a.Object, b.Object), cmp.Compare(sortable(a.Field), sortable(b.Field)))
 	})
 }
 
-// compareFields compares paths, so that element 10 of a list comes behind element
-// 2.
-func compareFields(a, b string) int {
-	for {
-		i := 0
-		for i < len(a) && i < len(b) && a[i] == b[i] && a[i] != '[' {
-			i++
-		}
-		if i == len(a) || i == len(b) || a[i] != '[' || b[i] != '[' {
-			return cmp.Compare(a[i:], b[i:])
-		}
-		a, b = a[i+1:], b[i+1:]
-		indexA, restA, _ := strings.Cut(a, "]")
-		indexB, restB, _ := strings.Cut(b, "]")
-		numberA, errA := strconv.Atoi(indexA)
-		numberB, errB := strconv.Atoi(indexB)
-		switch {
-		case indexA == indexB:
-		case errA == nil && errB == nil:
-			return cmp.Or(cmp.Compare(numberA, numberB), cmp.Compare(indexA, indexB))
-		case errA == nil: // Numbers come before keys.
-			return -1
-		case errB == nil:
-			return 1
-		default:
-			return cmp.Compare(indexA, indexB)
-		}
-		a, b = restA, restB
-	}
+// sortable returns a path for comparing it with others, so that element 10 of a list comes behind element 2.
+func sortable(field string) string {
+	return index.ReplaceAllStringFunc(field, func(digits string) string { return fmt.Sprintf("%9s", digits) })
 }
+
+var index = regexp.MustCompile(`[0-9]+`)
 
 // splitSource splits a Source, so that document 10 comes after document 2.
 func splitSource(source string) (file string, number int) {
@@ -196,36 +172,11 @@ func QuotedList[S ~string](values []S) string {
 	return strings.Join(quoted, ", ")
 }
 
-// WithoutFollowers returns the list without what follows from errors of reading documents: diagnostics about a field that could not be
-// read, what is in it, or what it is directly in, about such a document as a whole, and warnings about any whole document, which the
-// unread one may refer to.
+// WithoutFollowers returns the list without what may follow from errors of reading documents, which are left out then: warnings. A
+// document that is read may refer to one that is not.
 func (l List) WithoutFollowers(reading List) List {
-	type place struct{ source, field string }
-	unread, around := map[place]bool{}, map[place]bool{}
-	for i := range reading {
-		d := &reading[i]
-		if d.Severity != Error {
-			continue
-		}
-		parent := d.Field[:max(strings.LastIndexAny(d.Field, ".["), 0)]
-		fields := []string{d.Field}
-		meant := ""
-		if n, _ := fmt.Sscanf(d.Hint, "did you mean %q?", &meant); n > 0 { // a misspelt field is not missing
-			fields = append(fields, meant, strings.TrimPrefix(parent+"."+meant, "."))
-		}
-		if slices.Contains(fields, "spec.podSecurity") || slices.Contains(fields, "spec.auditAnnotations") {
-			fields = append(fields, "spec.validations") // a policy needs one of the three
-		}
-		for _, field := range fields {
-			unread[place{d.Source, field}] = true
-		}
-		around[place{d.Source, parent}], around[place{d.Source, ""}] = true, true
+	if reading.Err() == nil {
+		return l
 	}
-	return slices.DeleteFunc(slices.Clone(l), func(d Diagnostic) bool {
-		follows := around[place{d.Source, d.Field}] || unread[place{d.Source, d.Field}] || len(unread) > 0 && d.Field == "" && d.Severity == Warning
-		for i, c := range d.Field {
-			follows = follows || (c == '.' || c == '[') && unread[place{d.Source, d.Field[:i]}]
-		}
-		return follows
-	})
+	return slices.DeleteFunc(slices.Clone(l), func(d Diagnostic) bool { return d.Severity == Warning })
 }

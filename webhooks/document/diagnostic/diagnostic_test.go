@@ -1,9 +1,7 @@
 package diagnostic_test
 
 import (
-	"cmp"
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 
@@ -75,7 +73,6 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestSortReadsTheIndexesOfAPath keeps elements of lists in their order.
 func TestNameHint(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ word, names, want string }{
@@ -93,24 +90,6 @@ func TestNameHint(t *testing.T) {
 	}
 }
 
-func TestSortReadsTheIndexesOfAPath(t *testing.T) {
-	t.Parallel()
-	want := []string{
-		"", "a", "a[2]", "a[2].b", "a[10]", "a[10].b[1]", "a[10].b[9].c", "a[10].b[11]", "a[x/10]", "a[x/2]", "a[x/2].b", "ab", "b[1", "b[",
-	}
-	list := make(diagnostic.List, 0, len(want))
-	for _, field := range slices.Backward(want) {
-		list = append(list, diagnostic.Diagnostic{Field: field})
-	}
-	list.Sort()
-	for i := range want {
-		if list[i].Field != want[i] {
-			t.Errorf("%d: got %q, want %q", i, list[i].Field, want[i])
-		}
-	}
-}
-
-// TestCode shows the code of a diagnostic that has one.
 func TestCode(t *testing.T) {
 	t.Parallel()
 	f := diagnostic.Diagnostic{Severity: diagnostic.Warning, Object: "Kind/name", Message: "odd", Hint: "make it even", Code: "odd-number"}
@@ -120,36 +99,5 @@ func TestCode(t *testing.T) {
 	asJSON, err := json.Marshal(f)
 	if want := `{"severity":"warning","object":"Kind/name","message":"odd","hint":"make it even","code":"odd-number"}`; err != nil || string(asJSON) != want {
 		t.Errorf("got %s, %v, want %s", asJSON, err, want)
-	}
-}
-
-// TestWithoutFollowers has what is reported besides an error of reading a.yaml, and what is not.
-func TestWithoutFollowers(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		unread, other diagnostic.Diagnostic
-		stays         bool
-	}{
-		"the same field":              {diagnostic.Diagnostic{Field: "spec.reason"}, diagnostic.Diagnostic{Field: "spec.reason"}, false},
-		"below it":                    {diagnostic.Diagnostic{Field: "spec.rules"}, diagnostic.Diagnostic{Field: "spec.rules[0].name"}, false},
-		"what it is directly in":      {diagnostic.Diagnostic{Field: "spec.match.namespace"}, diagnostic.Diagnostic{Field: "spec.match"}, false},
-		"beside it":                   {diagnostic.Diagnostic{Field: "spec.match"}, diagnostic.Diagnostic{Field: "spec.matchConditions"}, true},
-		"the document":                {diagnostic.Diagnostic{Field: "spec.match"}, diagnostic.Diagnostic{}, false},
-		"another document":            {diagnostic.Diagnostic{Field: "spec.match"}, diagnostic.Diagnostic{Source: "b.yaml", Field: "spec.match"}, true},
-		"that nothing names another":  {diagnostic.Diagnostic{Field: "spec.match"}, diagnostic.Diagnostic{Source: "b.yaml", Severity: diagnostic.Warning}, false},
-		"besides a warning":           {diagnostic.Diagnostic{Field: "spec.match", Severity: diagnostic.Warning}, diagnostic.Diagnostic{Field: "spec.match"}, true},
-		"the field that was misspelt": {diagnostic.Diagnostic{Field: "spec.validation", Hint: `did you mean "validations"?`}, diagnostic.Diagnostic{Field: "spec.validations"}, false},
-		"no rules, with a standard":   {diagnostic.Diagnostic{Field: "spec.podSecurity"}, diagnostic.Diagnostic{Field: "spec.validations"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, d := range []*diagnostic.Diagnostic{&c.unread, &c.other} {
-				d.Severity, d.Source = cmp.Or(d.Severity, diagnostic.Error), cmp.Or(d.Source, "a.yaml")
-			}
-			left := diagnostic.List{c.other}.WithoutFollowers(diagnostic.List{c.unread})
-			if stays := len(left) == 1; stays != c.stays {
-				t.Errorf("besides %+v, %+v stays: %t", c.unread, c.other, stays)
-			}
-		})
 	}
 }

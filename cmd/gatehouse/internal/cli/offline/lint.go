@@ -184,7 +184,7 @@ func (f *lintFlags) lintPaths(paths []string, texts map[string][]byte) *lintRepo
 		c, found = config.InspectPaths(paths, texts)
 	}
 	_, all := config.Compile(c, found)
-	r := newLintReport(c, found, all, dir)
+	r := newLintReport(c, all, dir)
 	switch {
 	case dir != "":
 		r.inactive = f.checkActive(c, dir)
@@ -210,7 +210,7 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 		}
 		return nil, err
 	}
-	r := newLintReport(loaded.Config, source.Found, loaded.Found, f.config)
+	r := newLintReport(loaded.Config, loaded.Found, f.config)
 	r.where = f.cluster.Describe(f.config)
 	r.inactive = errors.Join(source.Unread(loaded)...)
 	if r.inactive == nil && !f.allowEmpty {
@@ -252,13 +252,13 @@ func (f *lintFlags) checkActive(c *config.Config, dir string) error {
 	return checkActive(c, dir)
 }
 
-// newLintReport lints a configuration, about which reading it and all have found something. Sources are below the directory.
-func newLintReport(c *config.Config, read, found diagnostic.List, dir string) *lintReport {
+// newLintReport lints a configuration, about which reading and compiling it have found something. Sources are below the directory.
+func newLintReport(c *config.Config, found diagnostic.List, dir string) *lintReport {
 	if c.Recording != nil {
 		_, ofRecording := record.CompileRules(c.Recording.Source, &c.Recording.RecordingConfiguration)
 		found = append(found, ofRecording...)
 	}
-	found = append(found, lintDocuments(c, read, found)...)
+	found = append(found, lintDocuments(c, found)...)
 	hintMutating(c, found)
 	found.Sort()
 	r := &lintReport{config: c}
@@ -290,7 +290,7 @@ func hintMutating(c *config.Config, found diagnostic.List) {
 }
 
 // lintDocuments returns what only lint reports, about documents that could be read and fields that compile.
-func lintDocuments(c *config.Config, read, errs diagnostic.List) diagnostic.List {
+func lintDocuments(c *config.Config, errs diagnostic.List) diagnostic.List {
 	found, err := lint.Lint(lint.Input{Policy: c.Policy, Mutating: c.Mutation, Profiles: c.Sidecar.Profiles, Now: time.Now()})
 	if err != nil {
 		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Message: "policies are compiled, but not checked further: " + err.Error()})
@@ -302,7 +302,7 @@ func lintDocuments(c *config.Config, read, errs diagnostic.List) diagnostic.List
 			broken[place{e.Source, e.Field}] = true
 		}
 	}
-	return slices.DeleteFunc(found.WithoutFollowers(read), func(f diagnostic.Diagnostic) bool { return broken[place{f.Source, f.Field}] })
+	return slices.DeleteFunc(found, func(f diagnostic.Diagnostic) bool { return broken[place{f.Source, f.Field}] })
 }
 
 // print writes the report for people. Flush of out has the error.
