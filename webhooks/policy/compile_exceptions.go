@@ -160,7 +160,7 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 		knows := sets.New(known...)
 		for k, rule := range p.Rules {
 			if full := "validations[" + rule + "]"; knows.Has(full) && rule != podSecurityPart && rule != matchConditionsPart {
-				if _, isIndex := RuleIndex(full); !isIndex {
+				if _, isIndex := ruleIndex(full); !isIndex {
 					rule, out.policies[key][k] = full, full
 				}
 			}
@@ -170,9 +170,9 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 				out.policies[key] = append(out.policies[key], named[rule])
 			case rule != podSecurityPart && knows.Has(rule):
 			case mayExist(rule):
-				d.Warnf(at, RuleHint(rule, known), "the policy has no rule %q", rule)
+				d.Warnf(at, ruleHint(rule, known), "the policy has no rule %q", rule)
 			default:
-				d.Errorf(at, RuleHint(rule, known), "the policy has no rule %q", rule)
+				d.Errorf(at, ruleHint(rule, known), "the policy has no rule %q", rule)
 			}
 		}
 	}
@@ -187,27 +187,27 @@ const (
 // mayExist reports whether a policy, or a later version of Kubernetes, may have such a rule: an index, or a check of podSecurity. A
 // validation by its name is in the policy or a mistake.
 func mayExist(rule string) bool {
-	_, indexed := RuleIndex(rule)
+	_, indexed := ruleIndex(rule)
 	return indexed || strings.HasPrefix(rule, podSecurityPart+".") || strings.HasPrefix(rule, "auditAnnotations[")
 }
 
-// RuleIndex returns the index in the name of a validation, and false if the name has none.
-func RuleIndex(rule string) (int, bool) {
+// ruleIndex returns the index in the name of a validation, and false if the name has none.
+func ruleIndex(rule string) (int, bool) {
 	digits, isValidation := strings.CutPrefix(rule, "validations[")
 	digits, isClosed := strings.CutSuffix(digits, "]")
 	i, err := strconv.ParseUint(digits, 10, 31)
 	return int(i), isValidation && isClosed && err == nil && rule == v1alpha1.IndexedRule(int(i))
 }
 
-// RuleHint returns a hint for a rule that is not among the rules: the one that was meant, or those that there are but for the checks of
+// ruleHint returns a hint for a rule that is not among the rules: the one that was meant, or those that there are but for the checks of
 // podSecurity. What the names of all rules have in common makes none near.
-func RuleHint(rule string, rules []string) string {
+func ruleHint(rule string, rules []string) string {
 	bare := func(rule string) string {
 		return strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(rule, "validations["), podSecurityPart+"."), "]")
 	}
 	names := map[string]string{}
 	for _, r := range rules {
-		if _, indexed := RuleIndex(r); !indexed { // the nearest number is no better than another
+		if _, indexed := ruleIndex(r); !indexed { // the nearest number is no better than another
 			names[bare(r)] = r
 		}
 	}
