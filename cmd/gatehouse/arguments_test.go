@@ -84,7 +84,7 @@ func TestCommandLineMistakes(t *testing.T) {
 	}{
 		{"a password behind login", "login --username jane janepw", `'gatehouse login' takes no arguments: login asks for the password (hint: or reads it with --password-stdin)`},
 		{"a token behind whoami", "whoami " + strayAccess, `'gatehouse whoami' takes no arguments: it reads a token from a file (hint: --token-file FILE)`},
-		{"a directory behind list", "token list config", `'gatehouse token list' takes no arguments: use flags such as --config (hint: see 'gatehouse token list --help')`},
+		{"a directory behind list", "token list config", `'gatehouse token list' takes no arguments (hint: see 'gatehouse token list --help')`},
 		{"behind a command without flags", "version now", `'gatehouse version' takes no arguments (hint: see 'gatehouse version --help')`},
 		{"a password as in mysql", "login -phunter2", `unknown flag -p (hint: see 'gatehouse login --help')`},
 		{"a password as the value", "login --password-stdin=hunter2", `--password-stdin takes no value (hint: see 'gatehouse login --help')`},

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -110,16 +109,7 @@ func noArguments(cmd *cobra.Command) error {
 			return fmt.Errorf("%s takes no arguments: %s", path, one.says)
 		}
 	}
-	example := flags.Lookup("config") // which some commands need unless a cluster is named
-	for required := range requiredFlags(cmd) {
-		example = required
-		break
-	}
-	such := ""
-	if example != nil {
-		such = ": use flags such as --" + example.Name
-	}
-	return fmt.Errorf("%s takes no arguments%s (hint: see '%s --help')", path, such, cmd.CommandPath())
+	return fmt.Errorf("%s takes no arguments (hint: see '%s --help')", path, cmd.CommandPath())
 }
 
 // flagError returns an error about a flag in place of that of pflag. It does not repeat a password in the place of a flag: -phunter2,
@@ -188,7 +178,10 @@ const requiredSuffix = " (required)"
 // checkRequiredFlags returns an error for each required flag that is missing.
 func checkRequiredFlags(cmd *cobra.Command, _ []string) error {
 	var missing []error
-	for flag := range requiredFlags(cmd) {
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if len(flag.Annotations[cobra.BashCompOneRequiredFlag]) == 0 {
+			return
+		}
 		hint := "the " + strings.TrimSuffix(flag.Usage, requiredSuffix)
 		if flag.Name == configFlag {
 			hint = "--config DIR"
@@ -198,24 +191,13 @@ func checkRequiredFlags(cmd *cobra.Command, _ []string) error {
 		}
 		if isSpared(cmd, flag) {
 			delete(flag.Annotations, cobra.BashCompOneRequiredFlag) // cobra checks it later
-			continue
+			return
 		}
 		if flag.Value.String() == "" {
 			missing = append(missing, fmt.Errorf("--%s is required (hint: %s; %s)", flag.Name, hint, helpHint(cmd, "")))
 		}
-	}
-	return errors.Join(missing...)
-}
-
-// requiredFlags yields the required flags of a command.
-func requiredFlags(cmd *cobra.Command) iter.Seq[*pflag.Flag] {
-	var required []*pflag.Flag
-	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		if len(flag.Annotations[cobra.BashCompOneRequiredFlag]) > 0 {
-			required = append(required, flag)
-		}
 	})
-	return slices.Values(required)
+	return errors.Join(missing...)
 }
 
 // jwtText matches a JWT, whose header is a base64url-encoded object.

@@ -250,8 +250,8 @@ func newChecked(e *evaluator, o *manifest.Object, from *evaluation) *checked {
 		v.setPosition(o.Position(strict.Steps(v.Template)...))
 		c.Violations = append(c.Violations, v)
 	}
-	if o.Suggestion != "" {
-		c.Note = strings.TrimPrefix(c.Note+"; "+podHint(o), "; ")
+	if o.LooksLikeWorkload {
+		c.Note = strings.TrimPrefix(c.Note+"; "+podHint, "; ")
 	}
 	c.Verdict, c.Error = from.verdict(), from.problem()
 	return c

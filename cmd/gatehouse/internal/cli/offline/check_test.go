@@ -5,37 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
-
-func TestEffectOf(t *testing.T) {
-	t.Parallel()
-	const deny, warn, audit = admissionregistrationv1.Deny, admissionregistrationv1.Warn, admissionregistrationv1.Audit
-	for name, c := range map[string]struct {
-		outcome policy.Outcome
-		rule    string
-		actions []admissionregistrationv1.ValidationAction
-		want    checkEffect
-	}{
-		"deny":                           {policy.Violated, "validations[0]", []admissionregistrationv1.ValidationAction{audit, deny}, effectDenied},
-		"warn":                           {policy.Violated, "validations[0]", []admissionregistrationv1.ValidationAction{warn, audit}, effectWarned},
-		"audit":                          {policy.Violated, "validations[0]", []admissionregistrationv1.ValidationAction{audit}, effectAudited},
-		"failed with warn":               {policy.Failed, "validations[0]", []admissionregistrationv1.ValidationAction{warn}, effectWarned},
-		"failed altogether":              {policy.Failed, "", nil, effectDenied},
-		"excepted, though it would deny": {policy.Excepted, "validations[0]", []admissionregistrationv1.ValidationAction{deny}, effectExcepted},
-		"existing, though it would warn": {policy.Existing, "validations[0]", []admissionregistrationv1.ValidationAction{warn}, effectExisting},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := effectOf(&policy.Violation{Outcome: c.outcome, Rule: c.rule, Actions: c.actions}); got != c.want {
-				t.Errorf("got %s, want %s", got, c.want)
-			}
-		})
-	}
-}
 
 // resultsOf are the results of one object with every kind of remark.
 func resultsOf() []report.Result {

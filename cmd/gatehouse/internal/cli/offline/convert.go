@@ -124,7 +124,7 @@ func (f *convertFlags) options() (convert.Options, error) {
 
 // convert converts what is read, and writes the result.
 func (f *convertFlags) convert(ctx context.Context, s cli.Streams, options convert.Options) error {
-	workloads, err := manifest.NewWorkloads(nil)
+	workloads, err := manifest.NewWorkloads()
 	if err != nil {
 		return err
 	}

@@ -416,22 +416,6 @@ func TestBrokenKeysFile(t *testing.T) {
 	}
 }
 
-// Without time nothing is told about the token, and the person is told why.
-func TestExplainTokenWithoutTime(t *testing.T) {
-	w := newTokenWorld(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	f := explainTokenFlags{file: "-", now: explainNow}
-	var out bytes.Buffer
-	err := f.explain(ctx, cli.Streams{In: strings.NewReader(w.jwt(t, w.key, "k1", nil)), Out: &out, Err: io.Discard}, w.dir, "text")
-	if exit, ok := errors.AsType[*cli.ExitError](err); !ok || exit.Code != cli.ExitUnknown {
-		t.Errorf("got %v", err)
-	}
-	if want := "verdict: cannot decide: deadline: signature not checked: context canceled (hint: "; !strings.Contains(out.String(), want) {
-		t.Errorf("got\n%s\nwant %q", &out, want)
-	}
-}
-
 func TestExplainTokenInput(t *testing.T) {
 	w := newTokenWorld(t)
 	token := w.jwt(t, w.key, "k1", nil)
@@ -478,29 +462,5 @@ func TestExplainRefusesTokensAsArguments(t *testing.T) {
 		if cli.LooksLikeToken(file) {
 			t.Errorf("%q is taken for a token", file)
 		}
-	}
-}
-
-// What recorded reviews are answered is what explain tells, by the same keys.
-func TestReviewAuthenticateWithKeysOfAFile(t *testing.T) {
-	w := newTokenWorld(t)
-	for name, c := range map[string]struct {
-		issuer string
-		code   int
-		want   string
-	}{
-		"keys in a file":      {explainIssuer, cli.ExitYes, `"status":{"authenticated":true,"user":{"username":"issuer:jane"`},
-		"keys nobody knows":   {explainIssuer2, cli.ExitUnknown, `"status":{"authenticated":false,"user":{},"error":"the issuer's keys are not available`},
-		"an issuer of others": {"https://evil.example", cli.ExitNo, `"status":{"authenticated":false,"user":{}}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			token := w.jwt(t, w.key, "k1", map[string]any{"iss": c.issuer, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()})
-			review := `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","spec":{"token":"` + token + `"}}`
-			code, text := gatehouse(t, review, "review", "authenticate", "--config", w.dir)
-			if code != c.code || !strings.Contains(text, c.want) {
-				t.Errorf("exit code %d, want %d, and %s in\n%s", code, c.code, c.want, text)
-			}
-			mustNotTell(t, text, token)
-		})
 	}
 }

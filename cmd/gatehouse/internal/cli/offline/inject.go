@@ -24,7 +24,7 @@ func NewInjectCommand(s cli.Streams) *cobra.Command {
 		Long: `Inject does to the pods in manifests what the server would do to them when they
 are created, with the same decisions: Pods, and the pod templates of Deployments,
 StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs and
-PodTemplates, of items of Lists, and of the kinds given with --workload.
+PodTemplates, of items of Lists, and of the workloads of a PolicyConfiguration.
 
 It prints all manifests. Unchanged parts stay the same to the byte, including
 comments. Standard error reports what was changed, what was not, and why. Injected
@@ -55,10 +55,7 @@ what a pod should become. With 1 and 2 nothing is printed or written.`,
 
   # without a webhook
   gatehouse inject --config ./config -k overlays/prod | kubectl apply -f -
-  helm template ./chart | gatehouse inject --config ./config | kubectl apply -f -
-
-  # a kind of somebody else, in place
-  gatehouse inject --config ./config rollout.yaml -i --workload Rollout.argoproj.io=spec.template`,
+  helm template ./chart | gatehouse inject --config ./config | kubectl apply -f -`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err

@@ -28,7 +28,7 @@ type positions struct {
 }
 
 func newPositions(dir string) *positions {
-	workloads, _ := manifest.NewWorkloads(nil) // no flag is wrong
+	workloads, _ := manifest.NewWorkloads() // none is wrong
 	return &positions{dir: dir, workloads: workloads, files: map[string]*manifest.File{}}
 }
 

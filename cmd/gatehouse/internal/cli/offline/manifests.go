@@ -51,8 +51,8 @@ func objectsIn(sources []source) iter.Seq[*manifest.Object] {
 // few MiB.
 const maxManifest = 64
 
-// read reads all manifests, and returns everything that is wrong with any of them. Kinds that hold a pod are those of the
-// flags and the configured ones.
+// read reads all manifests, and returns everything that is wrong with any of them. Kinds that hold a pod are
+// Kubernetes' own and the configured ones.
 func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]source, error) {
 	var (
 		sources []source
@@ -63,12 +63,8 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 	for _, problem := range metav1validation.ValidateLabels(f.labels, nil) {
 		errs.Add(true, "--namespace-labels %q: %s", problem.BadValue, problem.Detail)
 	}
-	workloads, err := manifest.NewWorkloads(f.workloads, configured...)
-	if err != nil {
-		for line := range strings.Lines(err.Error()) {
-			errs = append(errs, errors.New("--workload "+strings.TrimSpace(line)))
-		}
-	}
+	workloads, err := manifest.NewWorkloads(configured...)
+	errs = append(errs, err)
 	origins, err := f.origins(stdin)
 	if err := append(errs, err).Err(); err != nil {
 		return nil, err
@@ -174,10 +170,8 @@ func isForKustomize(o *manifest.Object) bool {
 	return o.GroupVersionKind().Group == "kustomize.config.k8s.io"
 }
 
-// podHint says how the pod in an object becomes known.
-func podHint(o *manifest.Object) string {
-	return fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", shell.Quote(o.Suggestion))
-}
+// podHint says how the pod in an object of an unknown kind becomes known.
+const podHint = "its kind is not known to hold a pod (hint: list it in workloads of a PolicyConfiguration in the --config directory)"
 
 // helmWords returns how to give the command what a Helm chart renders to.
 func (f *manifestFlags) helmWords() string {

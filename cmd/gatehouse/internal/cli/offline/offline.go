@@ -65,8 +65,8 @@ func (f *configFlag) load() (*config.Config, *webhooks.Snapshot, error) {
 type manifestFlags struct {
 	configFlag
 	// files are the arguments and the values of -f, and kustomizations those of -k.
-	files, kustomizations, workloads []string
-	namespace                        string
+	files, kustomizations []string
+	namespace             string
 	// rendered is --path, what standard input is rendered from.
 	rendered string
 	// command is the name of the command.
@@ -89,7 +89,6 @@ func (f *manifestFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	addFiles(cmd, &f.files, &f.kustomizations, "manifests, or - for standard input, which is read without either")
 	flags.StringVar(&f.rendered, "path", "", "file, or directory of a Helm chart, that standard input is rendered from, for reports")
-	flags.StringArrayVar(&f.workloads, "workload", nil, "further kind that holds a pod, KIND.GROUP=PATH, as in Rollout.argoproj.io=spec.template; repeatable")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that do not say theirs")
 }
 

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -72,7 +72,7 @@ spec:
 	} {
 		objects[kind] = fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: a}\nspec:\n  template:\n    %s", version, kind, indented(4))
 	}
-	workloads, err := manifest.NewWorkloads([]string{"Rollout.argoproj.io=spec.template"})
+	workloads, err := manifest.NewWorkloads(workload.Kind{Group: "argoproj.io", Kind: "Rollout", Template: []string{"spec", "template"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +90,13 @@ spec:
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			run := func(stdin string, args ...string) string {
-				got := clitest.Run(t.Context(), stdin, append(args, "--namespace", "shop", "--workload", "Rollout.argoproj.io=spec.template"), NewInjectCommand, NewUninjectCommand)
+				got := clitest.Run(t.Context(), stdin, append(args, "--config", dir, "--namespace", "shop"), NewInjectCommand, NewUninjectCommand)
 				if got.Code != cli.ExitYes {
 					t.Fatal(got.Err)
 				}
 				return got.Out
 			}
-			once := run(text, "inject", "--config", dir)
+			once := run(text, "inject")
 
 			pod := podOf(t, []byte(text))
 			response := snapshot.Sidecar.Decide(t.Context(), sidecar.Input{Request: admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -111,7 +111,7 @@ spec:
 			if got, want := tree(t, podOf(t, []byte(once))), tree(t, patched(t, pod, response.Patches)); !reflect.DeepEqual(got, want) {
 				t.Errorf("offline the pod is\n%v\nand online\n%v", got, want)
 			}
-			if twice := run(once, "inject", "--config", dir); twice != once {
+			if twice := run(once, "inject"); twice != once {
 				t.Errorf("twice is not once:\n%s\nand\n%s", twice, once)
 			}
 			if back := run(once, "uninject"); back != text {
@@ -144,47 +144,6 @@ func tree(t *testing.T, text []byte) (value any) {
 		t.Fatal(err)
 	}
 	return value
-}
-
-// TestDiff shows what was added, and nothing that was not touched.
-func TestDiff(t *testing.T) {
-	t.Parallel()
-	const object = "kind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n  - name: a\n    image: a"
-	before := object + "\n---\n" + object
-	after := strings.ReplaceAll(strings.ReplaceAll(before, "\nspec:", "\n  labels: {}\nspec:"), "  - name", "  - name: first\n  - name")
-	var out bytes.Buffer
-	if err := writeDiffs(&out, []source{{path: "/a.yaml", text: []byte(before)}}, [][]byte{[]byte(after)}); err != nil {
-		t.Fatal(err)
-	}
-	want := `diff a/a.yaml b/a.yaml
---- a/a.yaml
-+++ b/a.yaml
-@@ -1,8 +1,10 @@
- kind: Pod
- metadata:
-   name: a
-+  labels: {}
- spec:
-   containers:
-+  - name: first
-   - name: a
-     image: a
- ---
-@@ -9,7 +11,9 @@
- kind: Pod
- metadata:
-   name: a
-+  labels: {}
- spec:
-   containers:
-+  - name: first
-   - name: a
-     image: a
-\ No newline at end of file
-`
-	if got := out.String(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
 }
 
 // TestCannotBeWritten names the file that the user knows, and what is wrong.

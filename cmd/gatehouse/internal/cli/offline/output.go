@@ -112,40 +112,9 @@ func writeDiffs(out io.Writer, sources []source, texts [][]byte) error {
 		if s.path != "" {
 			name = strings.TrimPrefix(filepath.ToSlash(s.path), "/")
 		}
-		_, _ = buffered.Write(removeLineNumbers(diff.Diff("a/"+name, numberLines(s.text), "b/"+name, numberLines(texts[i])))) // Flush has the error
+		_, _ = buffered.Write(diff.Diff("a/"+name, s.text, "b/"+name, texts[i])) // Flush has the error
 	}
 	return buffered.Flush()
-}
-
-// endOfNumber is in no text that can be read.
-const endOfNumber = "\x00"
-
-// numberLines returns a text with the number of its document in front of each line. The diff is anchored at lines that occur
-// once, which lines of two similar objects in a file would not.
-func numberLines(text []byte) []byte {
-	var out bytes.Buffer
-	document := 0
-	for line := range bytes.Lines(text) {
-		if bytes.HasPrefix(line, []byte("---")) {
-			document++
-		}
-		out.WriteString(strconv.Itoa(document) + endOfNumber)
-		out.Write(line)
-	}
-	return out.Bytes()
-}
-
-// removeLineNumbers returns a diff of numbered texts without the numbers.
-func removeLineNumbers(text []byte) []byte {
-	var out bytes.Buffer
-	for line := range bytes.Lines(text) {
-		if _, rest, ok := bytes.Cut(line, []byte(endOfNumber)); ok {
-			out.WriteByte(line[0])
-			line = rest
-		}
-		out.Write(line)
-	}
-	return out.Bytes()
 }
 
 // place identifies an object of a file.
@@ -254,7 +223,7 @@ func (l *changeLog) addSum(sources []source) {
 }
 
 // mayHoldPod reports whether it may be a surprise that an object holds no pod.
-func mayHoldPod(o *manifest.Object) bool { return o.OfKind || o.Odd || o.Suggestion != "" }
+func mayHoldPod(o *manifest.Object) bool { return o.OfKind || o.Odd || o.LooksLikeWorkload }
 
 // addNoPod adds why an object holds no pod, where that may be a surprise.
 func (l *changeLog) addNoPod(o *manifest.Object) {
@@ -265,8 +234,8 @@ func (l *changeLog) addNoPod(o *manifest.Object) {
 
 // noPod returns why an object holds no pod.
 func noPod(o *manifest.Object) string {
-	if o.Suggestion != "" {
-		return podHint(o)
+	if o.LooksLikeWorkload {
+		return podHint
 	}
 	return o.NoPod
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -17,7 +19,7 @@ func NewUninjectCommand(s cli.Streams) *cobra.Command {
 		Short: "Remove sidecars from the pods in manifests",
 		Long: `Uninject removes from the pods in manifests what inject or the server added: what
 the annotation sidecar.gatehouse.dev/status lists, and the annotation. It needs no
-configuration. Later changes of others stay. It reads the same files and kinds as
+configuration but for workloads of a PolicyConfiguration. Later changes of others stay. It reads the same files and kinds as
 inject, and unchanged parts stay the same to the byte.
 
   -o yaml   the manifests, as one stream (the default)
@@ -39,12 +41,18 @@ input, and then nothing is printed or written.`,
 		},
 	}
 	f.add(cmd)
+	cli.AddConfigFlag(cmd, &f.config, "directory with the PolicyConfiguration that lists further workloads")
 	return cmd
 }
 
 // uninject takes out of every pod what its status annotation lists.
 func (f *changeFlags) uninject(s cli.Streams) error {
-	sources, err := f.read(s.In)
+	var configured []workload.Kind
+	if f.config != "" {
+		c, _ := config.Inspect(f.config) // other errors do not matter here
+		configured = workload.FromAPI(c.Workloads())
+	}
+	sources, err := f.read(s.In, configured...)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 func read(t *testing.T, text string) []*manifest.Object {
 	t.Helper()
 	const name = "policy.yaml"
-	workloads, err := manifest.NewWorkloads(nil)
+	workloads, err := manifest.NewWorkloads()
 	if err != nil {
 		t.Fatal(err)
 	}

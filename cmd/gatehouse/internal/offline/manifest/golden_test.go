@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 )
 
 // sidecar is what most goldens add: a container in front, one behind, an
@@ -104,7 +105,7 @@ func lookup(v rawjson.Value, pointer string) rawjson.Value {
 // workloads are the built-in ones and one custom kind.
 func workloads(t testing.TB) *Workloads {
 	t.Helper()
-	w, err := NewWorkloads([]string{"Rollout.argoproj.io=spec.template"})
+	w, err := NewWorkloads(workload.Kind{Group: "argoproj.io", Kind: "Rollout", Template: []string{"spec", "template"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,8 +40,8 @@ type Object struct {
 	Odd bool
 	// OfKind reports whether objects of this kind hold a pod.
 	OfKind bool
-	// Suggestion is what NewWorkloads needs for an object of another kind that seems to hold a pod, and empty for all others.
-	Suggestion string
+	// LooksLikeWorkload reports whether an object of another kind seems to hold a pod.
+	LooksLikeWorkload bool
 	// Unreadable is why the document cannot be read, or nil. An unreadable object is Odd.
 	Unreadable *diagnostic.Diagnostic
 
@@ -122,7 +122,7 @@ func (d *document) objects(workloads *Workloads) []*Object {
 		path, ok := workloads.path(f.apiVersion, f.kind)
 		if !ok {
 			o.NoPod = "its kind has no pod"
-			o.Suggestion = suggestion(&f)
+			o.LooksLikeWorkload = hasTemplate(&f)
 			continue
 		}
 		o.OfKind = true
@@ -148,13 +148,10 @@ func (f *found) lacks() string {
 	}
 }
 
-// suggestion returns what makes a kind known that has a pod template where most have it.
-func suggestion(f *found) string {
+// hasTemplate reports whether a custom resource has a pod template where most have it.
+func hasTemplate(f *found) bool {
 	version, err := schema.ParseGroupVersion(f.apiVersion)
-	if err != nil || version.Group == "" || f.value.Get("spec", "template", "spec", "containers").Kind() != rawjson.Array {
-		return ""
-	}
-	return printable(f.kind + "." + version.Group + "=spec.template")
+	return err == nil && version.Group != "" && f.value.Get("spec", "template", "spec", "containers").Kind() == rawjson.Array
 }
 
 // find finds the pod in the object.

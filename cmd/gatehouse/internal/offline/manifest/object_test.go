@@ -22,7 +22,7 @@ func TestObjects(t *testing.T) {
 		title, template, workload string
 		noPod                     string
 		ofKind                    bool
-		suggestion                string
+		looksLike                 bool
 	}{
 		{name: "pod", text: "{apiVersion: v1, kind: Pod, metadata: {name: app}, spec: {containers: []}}", title: "Pod/app", ofKind: true},
 		{name: "generated name", text: "{apiVersion: v1, kind: Pod, metadata: {generateName: app-}, spec: {}}", title: "Pod/app-", ofKind: true},
@@ -36,7 +36,7 @@ func TestObjects(t *testing.T) {
 		{name: "cron job", text: "{apiVersion: batch/v1, kind: CronJob, metadata: {name: j}, spec: {jobTemplate: {metadata: {labels: {no: pod}}, spec: {template: " + spec + "}}}}", title: "CronJob/j", template: "spec.jobTemplate.spec.template", workload: "CronJob/j", ofKind: true},
 		{name: "pod template", text: "{apiVersion: v1, kind: PodTemplate, metadata: {name: p}, template: " + spec + "}", title: "PodTemplate/p", template: "template", workload: "PodTemplate/p", ofKind: true},
 		{name: "custom", text: "{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: r}, spec: {template: " + spec + "}}", title: "Rollout/r", template: "spec.template", workload: "Rollout/r", ofKind: true},
-		{name: "custom that is not known", text: "{apiVersion: example.com/v1, kind: Rollout, spec: {template: " + spec + "}}", title: "Rollout", noPod: "its kind has no pod", suggestion: "Rollout.example.com=spec.template"},
+		{name: "custom that is not known", text: "{apiVersion: example.com/v1, kind: Rollout, spec: {template: " + spec + "}}", title: "Rollout", noPod: "its kind has no pod", looksLike: true},
 		{name: "other group", text: "{apiVersion: example.com/v1, kind: Pod, spec: {}}", title: "Pod", noPod: "its kind has no pod"},
 		{name: "service", text: "{apiVersion: v1, kind: Service, metadata: {name: s}}", title: "Service/s", noPod: "its kind has no pod"},
 		{name: "no template", text: "{apiVersion: apps/v1, kind: Deployment, spec: {}}", title: "Deployment", template: "spec.template", workload: "Deployment/", noPod: "spec.template is absent", ofKind: true},
@@ -53,8 +53,8 @@ func TestObjects(t *testing.T) {
 				t.Fatalf("found %d objects, want 1", len(objects))
 			}
 			o := objects[0]
-			got := fmt.Sprint(o.Title(), "|", o.Template, "|", o.Workload, "|", o.NoPod, "|", o.OfKind, "|", o.Suggestion)
-			want := fmt.Sprint(tt.title, "|", tt.template, "|", tt.workload, "|", tt.noPod, "|", tt.ofKind, "|", tt.suggestion)
+			got := fmt.Sprint(o.Title(), "|", o.Template, "|", o.Workload, "|", o.NoPod, "|", o.OfKind, "|", o.LooksLikeWorkload)
+			want := fmt.Sprint(tt.title, "|", tt.template, "|", tt.workload, "|", tt.noPod, "|", tt.ofKind, "|", tt.looksLike)
 			if got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}

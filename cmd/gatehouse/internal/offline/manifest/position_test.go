@@ -53,7 +53,7 @@ func TestLine(t *testing.T) {
 
 func TestPosition(t *testing.T) {
 	t.Parallel()
-	workloads, err := NewWorkloads(nil)
+	workloads, err := NewWorkloads()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestPosition(t *testing.T) {
 // TestReadRendered counts lines behind the comment of a template.
 func TestReadRendered(t *testing.T) {
 	t.Parallel()
-	workloads, err := NewWorkloads(nil)
+	workloads, err := NewWorkloads()
 	if err != nil {
 		t.Fatal(err)
 	}
