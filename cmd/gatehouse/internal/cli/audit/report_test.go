@@ -214,37 +214,6 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// TestNoSuchNamespace: a namespace that does not exist looks like one without violations.
-func TestNoSuchNamespace(t *testing.T) {
-	t.Parallel()
-	f := sampleFlags()
-	f.namespaces = []string{"shop", "nosuch"}
-	outcome := sampleOutcome()
-	outcome.Unknown = []string{`namespace "nosuch"`, "widgets.example.com"}
-	r := complete(f, outcome, summary.New(1).Summary())
-	if want := []string{"--namespace nosuch: there is no such namespace"}; !slices.Equal(r.Unjudged, want) || r.Result != cannotDecide || !slices.Equal(r.Unknown, outcome.Unknown[1:]) {
-		t.Errorf("got %q, %q, %s", r.Unjudged, r.Unknown, r.Result)
-	}
-}
-
-// TestUnknownResources: all formats name resources that the cluster does not have, which is no failure.
-func TestUnknownResources(t *testing.T) {
-	t.Parallel()
-	for _, output := range outputs() {
-		f := sampleFlags()
-		f.output = output
-		r := complete(f, sampleOutcome(), summary.New(1).Summary())
-		var out bytes.Buffer
-		buffered := bufio.NewWriter(&out)
-		if err := errors.Join(f.write(buffered, r), buffered.Flush()); err != nil {
-			t.Fatal(err)
-		}
-		if text := out.String(); r.Result != passed || !strings.Contains(text, "widgets.example.com") {
-			t.Errorf("%s: %s\n%s", output, r.Result, text)
-		}
-	}
-}
-
 // TestPossibleException: a violation that an exception may exempt is an error in all formats, and not excepted.
 func TestPossibleException(t *testing.T) {
 	t.Parallel()

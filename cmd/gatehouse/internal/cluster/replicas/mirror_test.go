@@ -145,19 +145,6 @@ func TestMirror(t *testing.T) {
 	expect("not reached", "1-b=b 1-c=shared 2-a=two", `Not read: replica b: unable to upgrade connection: pods "b" is forbidden: User "joe" cannot create resource "pods/portforward"`)
 }
 
-// TestMirrorForbidden shows what cannot be listed, and removes nothing.
-func TestMirrorForbidden(t *testing.T) {
-	t.Parallel()
-	s := portforward.NewAPIServer(t, nil)
-	m := newMirror(t, s, begun)
-	s.Close()
-	m.Sync(t.Context())
-	state := m.State()
-	if len(state.Problems) != 1 || state.At.IsZero() {
-		t.Errorf("%+v", state)
-	}
-}
-
 // TestMirrorHostile has a replica whose names and sizes are lies.
 func TestMirrorHostile(t *testing.T) {
 	t.Parallel()

@@ -13,16 +13,19 @@ const (
 	// minLong is the size of the smallest value that is searched for everywhere in an answer, in bytes. Shorter ones are searched
 	// for as values of environment variables of the same name.
 	minLong = 8
-	// maxSearch bounds the work of the search: the bytes of the answer times the number of values. Beyond it, no text of the answer is recorded.
+	// maxSearch bounds the work of the search: the bytes of the answer times the number of values. A review beyond it is too large.
 	maxSearch = 1 << 30
 )
 
 // Answer appends the response of an AdmissionReview, with its patch as JSON. Where values that were redacted in the request occur in
-// texts and in the patch, they are redacted too.
-func (r *Redactor) Answer(dst, answer []byte, found *Found) []byte {
+// texts and in the patch, they are redacted too. The error is errTooLarge.
+func (r *Redactor) Answer(dst, answer []byte, found *Found) ([]byte, error) {
 	response := rawjson.Value(answer).Get("response")
 	if response.Kind() != rawjson.Object {
-		return append(dst, "null"...)
+		return append(dst, "null"...), nil
+	}
+	if len(answer)*len(found.values) > maxSearch {
+		return dst, errTooLarge
 	}
 	s := searcher{found: found}
 	return appendMembers(dst, response, func(dst []byte, name, v rawjson.Value) []byte {
@@ -38,7 +41,7 @@ func (r *Redactor) Answer(dst, answer []byte, found *Found) []byte {
 		default:
 			return s.append(dst, v)
 		}
-	})
+	}), nil
 }
 
 // TokenAnswer appends the status of a TokenReview. The extra values of the user are redacted.
@@ -85,7 +88,7 @@ func (s *searcher) append(dst []byte, v rawjson.Value) []byte {
 	if s.env == nil {
 		s.collect()
 	}
-	return s.appendFound(dst, v, len(v)*len(s.long) > maxSearch)
+	return s.appendFound(dst, v)
 }
 
 // collect sets what is searched for.
@@ -105,21 +108,17 @@ func (s *searcher) collect() {
 	}
 }
 
-// appendFound is append for a value that may hold a redacted one. With all, its texts are redacted without a search.
-func (s *searcher) appendFound(dst []byte, v rawjson.Value, all bool) []byte {
+// appendFound is append for a value that may hold a redacted one.
+func (s *searcher) appendFound(dst []byte, v rawjson.Value) []byte {
 	switch v.Kind() {
 	case rawjson.Object:
 		value := v.Get("value").Text()
 		isEnv := value != "" && s.env[[2]string{v.Get("name").Text(), value}]
 		return appendMembers(dst, v, func(dst []byte, name, v rawjson.Value) []byte {
-			switch {
-			case isEnv && name.Is("value"):
+			if isEnv && name.Is("value") {
 				return rawjson.AppendString(dst, Mark)
-			case all && (name.Is("op") || name.Is("path")):
-				return append(dst, v...)
-			default:
-				return s.appendFound(dst, v, all)
 			}
+			return s.appendFound(dst, v)
 		})
 	case rawjson.Array:
 		dst = append(dst, '[')
@@ -127,13 +126,10 @@ func (s *searcher) appendFound(dst []byte, v rawjson.Value, all bool) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = s.appendFound(dst, element, all)
+			dst = s.appendFound(dst, element)
 		}
 		return append(dst, ']')
 	case rawjson.String:
-		if all {
-			return rawjson.AppendString(dst, Mark)
-		}
 		text := v.Text()
 		changed := false
 		for _, value := range s.long {

@@ -159,7 +159,10 @@ func (r *Recorder) encode(t *Trace) error {
 	case one.Token != nil:
 		text = redactor.TokenAnswer(text, t.answer)
 	default:
-		text = redactor.Answer(text, t.answer, &found)
+		var err error
+		if text, err = redactor.Answer(text, t.answer, &found); err != nil {
+			return err
+		}
 	}
 	one.Redacted = found.Paths
 	if t.traced {
