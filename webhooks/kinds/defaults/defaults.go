@@ -8,7 +8,7 @@
 //     token volume, tolerations and priority, the finalizers of claims and namespaces, and so on.
 //
 // It fills in objects that are created; on an update the API server fills in less. The rules are those of Kubernetes 1.37 with
-// default feature gates and plug-ins. Versions 1.35 and 1.36 differ in a StatefulSet's maxUnavailable.
+// default feature gates and plug-ins. Versions 1.35 and 1.36 differ in a StatefulSet's maxUnavailable and the limits of whole pods.
 //
 // Not filled in are:
 //
@@ -17,7 +17,7 @@
 //   - what other objects decide: default storage and ingress classes, limit ranges, runtime classes, other priority classes than
 //     the two of the system, a service account's pull secrets. A service account is assumed to mount its token;
 //   - defaults in the schemas of custom resources, which offline/schema has;
-//   - resources of a whole pod, the label keys of affinities and spread constraints, AppArmor's annotations, volumes of iSCSI,
+//   - the label keys of affinities and spread constraints, AppArmor's annotations, volumes of iSCSI,
 //     RBD, ScaleIO and Azure, the data source of a claim;
 //   - Nodes, LimitRanges, Endpoints, CSIDrivers, kinds of flowcontrol.apiserver.k8s.io, resource.k8s.io and certificates.k8s.io, and
 //     alpha and beta versions. Fields of features that are off by default are kept, where the API server drops them.

@@ -161,6 +161,9 @@ func TestAsTheAPIServer(t *testing.T) {
 func TestOlderAPIServer(t *testing.T) {
 	t.Parallel()
 	want := []string{
+		`v1/Pod/whole .spec.resources.limits.cpu: got "4", want null`,
+		`v1/Pod/raised .spec.resources.limits: got {"cpu":"3","memory":"1536Mi"}, want null`,
+		`v1/Pod/raised .spec.resources.requests.memory: got "1536Mi", want null`,
 		`apps/v1/StatefulSet/minimal .spec.updateStrategy.rollingUpdate.maxUnavailable: got 1, want null`,
 	}
 	served := map[string][]string{

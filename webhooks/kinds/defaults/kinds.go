@@ -33,6 +33,7 @@ func Default(object runtime.Object) {
 		claimSpec(&o.Spec)
 	case *corev1.Pod:
 		podDefaults(&o.Spec)
+		podResources(&o.Spec)
 	case *corev1.Secret:
 		set(&o.Type, corev1.SecretTypeOpaque)
 	case *appsv1.DaemonSet:

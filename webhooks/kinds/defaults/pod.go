@@ -34,6 +34,8 @@ func pod(p *corev1.Pod) {
 	serviceAccount(p)
 	tolerate(s)
 	priority(s)
+
+	podResources(s)
 }
 
 // podDefaults fills in the defaults of a pod.
