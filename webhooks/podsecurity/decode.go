@@ -1,6 +1,7 @@
 package podsecurity
 
 import (
+	"bytes"
 	"reflect"
 	"strings"
 	"sync"
@@ -67,7 +68,7 @@ func newDecodeFunc(t reflect.Type, fields map[reflect.Type][]string) decodeFunc 
 	case reflect.Int32, reflect.Int64:
 		return func(r *reader, to reflect.Value) { to.SetInt(r.integer(t.Bits())) }
 	case reflect.Map:
-		return func(r *reader, to reflect.Value) { to.Set(reflect.ValueOf(r.annotations())) }
+		return decodeAnnotations
 	case reflect.Pointer:
 		return newPointerFunc(t.Elem(), newDecodeFunc(t.Elem(), fields))
 	case reflect.Slice:
@@ -89,6 +90,25 @@ func newPointerFunc(t reflect.Type, decode decodeFunc) decodeFunc {
 		decode(r, value.Elem())
 		to.Set(value)
 	}
+}
+
+// decodeAnnotations reads the annotations that are reserved for Kubernetes, by the ends of their domains
+// (https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/). No check reads the others,
+// which are often long: only their kind is checked.
+func decodeAnnotations(r *reader, to reflect.Value) {
+	var out map[string]string
+	for o := r.object(); o.next(); {
+		name := o.name()
+		if !bytes.Contains(name, []byte("kubernetes.io/")) && !bytes.Contains(name, []byte("k8s.io/")) {
+			r.value(rawjson.String)
+			continue
+		}
+		if out == nil {
+			out = make(map[string]string)
+		}
+		out[name.Text()] = r.string()
+	}
+	to.Set(reflect.ValueOf(out))
 }
 
 // usualLength is how many elements the lists of a pod have space for at first.

@@ -1,10 +1,8 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -39,21 +37,14 @@ func (c *compilation) configuration(given *Configuration) {
 		}
 		custom = given.Workloads
 	}
-	kinds, err := workload.New(workload.FromAPI(custom))
-	var problems workload.Errors
-	switch {
-	case errors.As(err, &problems):
-		for _, problem := range problems {
-			c.diagnostics = append(c.diagnostics, diagnostic.Diagnostic{
-				Severity: diagnostic.Error, Source: given.Source, Object: configurationKind,
-				Field: strings.TrimSuffix(fmt.Sprintf("workloads[%d].%s", problem.Index, problem.Field), "."), Message: problem.Reason, Hint: problem.Hint,
-			})
-		}
-		kinds, _ = workload.New(nil) // the built-in ones are right
-	case err != nil:
-		c.diagnostics = append(c.diagnostics, diagnostic.Diagnostic{Severity: diagnostic.Error, Object: configurationKind, Field: "workloads", Message: err.Error()})
+	all := workload.FromAPI(custom)
+	for _, problem := range workload.Check(all) {
+		c.diagnostics = append(c.diagnostics, diagnostic.Diagnostic{
+			Severity: diagnostic.Error, Source: given.Source, Object: configurationKind, Field: problem.Field, Message: problem.Detail,
+		})
+		all = nil // the built-in ones are right
 	}
-	c.set.workloads = kinds
+	c.set.workloads, _ = workload.New(all)
 }
 
 // compatibilityVersions returns those from the first one that has policies to that of

@@ -46,11 +46,10 @@ type Kinds struct {
 
 // New returns the kinds of Kubernetes itself and custom ones.
 //
-// The error is an Errors: everything that is wrong with the custom ones. The
-// Kinds are nil then.
+// The error is what Check finds. The Kinds are nil then.
 func New(custom []Kind) (*Kinds, error) {
-	if err := check(custom); err != nil {
-		return nil, err
+	if found := Check(custom); len(found) > 0 {
+		return nil, found.ToAggregate()
 	}
 	k := &Kinds{all: builtIn()}
 	for _, c := range custom {
