@@ -56,7 +56,7 @@ func (w *world) start() {
 	w.server, err = gatehouse.Start(w.Context(), filepath.Join(w.TempDir(), "log"),
 		"--config", config, "--listen", net.JoinHostPort(cluster.ListenAddress(), "0"), "--ops-listen", "127.0.0.1:0",
 		"--kubeconfig", shared.Get(w.T).Kubeconfig(), "--self-signed", "gatehouse."+w.name+".svc", "--self-signed-secret", w.name+"/ca",
-		"--registration", "validating/"+w.name, "--replica", "replica", "--rotation-hold", "1s")
+		"--registration", w.name, "--replica", "replica", "--rotation-hold", "1s")
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (h *hook) serve(t *testing.T, name string, flags ...string) *gatehouse.Serv
 	server, err := gatehouse.Start(t.Context(), filepath.Join(t.TempDir(), "log"), append([]string{
 		"--config", config, "--listen", net.JoinHostPort(cluster.ListenAddress(), "0"), "--ops-listen", "127.0.0.1:0",
 		"--kubeconfig", h.Kubeconfig(), "--self-signed", h.host(), "--self-signed-secret", h.name + "/" + secret,
-		"--registration", "validating/" + h.name, "--replica", name, "--rotation-hold", lag.String(),
+		"--registration", h.name, "--replica", name, "--rotation-hold", lag.String(),
 	}, flags...)...)
 	must(t, err)
 	t.Cleanup(server.Kill)
@@ -67,7 +67,7 @@ func (ps programs) connections() int64 {
 // certs runs 'gatehouse certs' with a hook's Secret.
 func (h *hook) certs(ctx context.Context, command string, flags ...string) (string, error) {
 	return gatehouse.Run(ctx, append([]string{
-		"certs", command, "--kubeconfig", h.Kubeconfig(), "--secret", h.name + "/" + secret, "--registration", "validating/" + h.name,
+		"certs", command, "--kubeconfig", h.Kubeconfig(), "--secret", h.name + "/" + secret, "--registration", h.name,
 	}, flags...)...)
 }
 

@@ -1,8 +1,6 @@
 package app
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,7 +45,7 @@ func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&f.selfSignedDir, "self-signed-dir", "", "directory that stores the CA, and a client certificate for the API server, with --self-signed")
 	flags.DurationVar(&f.caDuration, "self-signed-ca-duration", certs.DefaultCALife, "lifetime of a CA, with --self-signed; it is replaced after two thirds of that")
 	flags.DurationVar(&f.duration, "self-signed-duration", certs.DefaultLeafLife, "lifetime of a serving certificate, with --self-signed; it is renewed after two thirds of that")
-	flags.StringSliceVar(&f.registrations, "registration", nil, "webhook configurations that must trust the serving certificate before this replica is ready: NAME, mutating/NAME or validating/NAME; empty for none (default \""+install.DefaultRegistration+"\" with --self-signed-secret)")
+	flags.StringSliceVar(&f.registrations, "registration", nil, "webhook configurations that must trust the serving certificate before this replica is ready, by name, of either kind; empty for none (default \""+install.DefaultRegistration+"\" with --self-signed-secret)")
 	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "write the CA into the caBundle of each --registration, and restore it after changes (default true with --self-signed-secret)")
 	flags.DurationVar(&f.hold, "rotation-hold", certs.DefaultHold, "how long every --registration must trust a new CA before a certificate of it is served")
 	flags.StringVar(&f.replica, "replica", "", "unique name of this replica (default: the host name, which is the pod's name)")
@@ -75,8 +73,10 @@ func (f *CertificateOptions) validate(p *problems, cluster bool) {
 	if _, _, err := install.ParseNamespacedName(f.selfSignedSecret); err != nil {
 		p.add("--self-signed-secret: %w (hint: %s)", err, install.DefaultCASecret)
 	}
-	if _, err := f.parsedRegistrations(); err != nil {
-		p.all = append(p.all, err)
+	for _, name := range f.registrationNames() {
+		if err := registration.CheckName(name); err != nil {
+			p.add("--registration: %w", err)
+		}
 	}
 	for _, life := range []struct {
 		flag string
@@ -143,19 +143,4 @@ func (f *CertificateOptions) publishesBundles() bool {
 		return f.publish
 	}
 	return f.selfSignedSecret != "" && len(f.registrationNames()) > 0
-}
-
-func (f *CertificateOptions) parsedRegistrations() ([]registration.Name, error) {
-	var (
-		list     []registration.Name
-		problems []error
-	)
-	for _, text := range f.registrationNames() {
-		name, err := registration.ParseName(text)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("--registration: %w", err))
-		}
-		list = append(list, name)
-	}
-	return list, errors.Join(problems...)
 }

@@ -31,16 +31,14 @@ func (w *wiring) addRegistrations(context.Context) error {
 	if w.access == nil {
 		return nil
 	}
-	names, err := w.parsedRegistrations()
-	if err != nil {
-		return err
-	}
+	names := w.registrationNames()
 	r := &w.called
 	if r.assumed = w.CustomResources && !w.changed("registration") && len(names) == 0; r.assumed {
-		names = []registration.Name{{Name: install.DefaultRegistration}}
+		names = []string{install.DefaultRegistration}
 	}
 	access, client := w.accessOf("registration"), w.certClient
 	if client == nil {
+		var err error
 		if client, err = certs.NewClient(access); err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (f *commonFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.secret, "secret", install.DefaultCASecret, "Secret with the CA, NAMESPACE/NAME, as in --self-signed-secret of serve")
 	flags.StringVar(&f.dir, "dir", "", "directory with the CA in place of a Secret, as in --self-signed-dir of serve")
-	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; repeatable, empty for none (default "+install.DefaultRegistration+"; with --dir none)")
+	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA, by name, of either kind; repeatable, empty for none (default "+install.DefaultRegistration+"; with --dir none)")
 	flags.DurationVar(&f.hold, "rotation-hold", certs.DefaultHold, "--rotation-hold of the servers, to show when a hold ends")
 	f.Add(cmd)
 }
@@ -56,7 +56,7 @@ type storage struct {
 	store certs.Store
 	// named reports whether a flag names the place.
 	named bool
-	names []registration.Name
+	names []string
 	// client and objects are nil if nothing is read from an API server.
 	client  certs.Client
 	objects dynamic.Interface
@@ -76,11 +76,10 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 	namespace, name, err := install.ParseNamespacedName(f.secret)
 	problems.Add(err != nil, "--secret: %w (hint: %s)", err, install.DefaultCASecret)
 	problems.Add(err == nil && name == "", `--secret "": must not be empty`)
-	place := &storage{named: f.dir != "" || cmd.Flags().Changed("secret")}
+	place := &storage{named: f.dir != "" || cmd.Flags().Changed("secret"), names: names}
 	for _, one := range names {
-		n, err := registration.ParseName(one)
+		err := registration.CheckName(one)
 		problems.Add(err != nil, "--registration: %w", err)
-		place.names = append(place.names, n)
 	}
 	if f.dir != "" {
 		problems = append(problems, cli.CheckDir("--dir", f.dir))

@@ -32,7 +32,7 @@ of --registration. It changes nothing and shows no key.
 Exit codes: 0 everything is trusted and valid, 1 there is a problem, 2 cannot decide:
 something cannot be read, and the rest has no problem.`,
 		Example: `  gatehouse certs status
-  gatehouse certs status --secret edge/gate-ca --registration validating/gate
+  gatehouse certs status --secret edge/gate-ca --registration gate
   gatehouse certs status --dir ./gatehouse-certs
 
   # for programs: what the rotation waits for

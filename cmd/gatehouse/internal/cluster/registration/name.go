@@ -39,35 +39,12 @@ func kinds() []Kind { return []Kind{Mutating, Validating} }
 // resource returns the plural as in a Role.
 func (k Kind) resource() string { return strings.ToLower(string(k)) + "s" }
 
-// prefix returns what begins a Name of a kind: "mutating" or "validating".
-func (k Kind) prefix() string {
-	return strings.ToLower(strings.TrimSuffix(string(k), "WebhookConfiguration"))
-}
-
-// Name names a webhook configuration.
-type Name struct {
-	// Kind is "" for those of the two that exist, at least one.
-	Kind Kind
-	// Name is the name of the object.
-	Name string
-}
-
-// ParseName reads "NAME" for the configurations of that name, whichever
-// exist, and "mutating/NAME" or "validating/NAME" for the one of that kind.
-func ParseName(text string) (Name, error) {
-	n := Name{Name: text}
-	if before, rest, hasKind := strings.Cut(text, "/"); hasKind {
-		n.Name = rest
-		i := slices.IndexFunc(kinds(), func(k Kind) bool { return k.prefix() == before })
-		if i < 0 {
-			return Name{}, fmt.Errorf("registration %s: the kind %s is not known, allowed are mutating and validating (hint: mutating/NAME, or NAME alone for whichever exist)", quote(text), quote(before))
-		}
-		n.Kind = kinds()[i]
+// CheckName returns an error about what is not the name of a webhook configuration.
+func CheckName(name string) error {
+	if len(validation.NameIsDNSSubdomain(name, false)) > 0 {
+		return fmt.Errorf("%s is not the name of a webhook configuration (hint: gatehouse)", quote(name))
 	}
-	if wrong := validation.NameIsDNSSubdomain(n.Name, false); len(wrong) > 0 {
-		return Name{}, fmt.Errorf("registration %s: the name %s is not that of a webhook configuration: %s (hint: gatehouse)", quote(text), quote(n.Name), wrong[0])
-	}
-	return n, nil
+	return nil
 }
 
 // quote returns a value of another client for a message.
@@ -86,30 +63,17 @@ func (t target) reference() corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: string(t.kind), Name: t.name}
 }
 
-// group is targets of which at least one must exist. It holds their indexes.
-type group []int
-
-// targetsOf returns what names name, each once, and what must exist of it.
-func targetsOf(names []Name) (targets []target, groups []group) {
-	for _, n := range names {
-		var g group
-		for _, k := range kinds() {
-			if n.Kind != "" && n.Kind != k {
-				continue
-			}
-			t := target{kind: k, name: n.Name}
-			i := slices.Index(targets, t)
-			if i < 0 {
-				i = len(targets)
-				targets = append(targets, t)
-			}
-			g = append(g, i)
+// targetsOf returns the two configurations of each name, of which at least one must exist, one after the other.
+func targetsOf(names []string) (targets []target) {
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
 		}
-		if !slices.ContainsFunc(groups, func(o group) bool { return slices.Equal(o, g) }) {
-			groups = append(groups, g)
+		for _, k := range kinds() {
+			targets = append(targets, target{kind: k, name: name})
 		}
 	}
-	return targets, groups
+	return targets
 }
 
 // get reads a configuration from the API server, nil if it does not exist.

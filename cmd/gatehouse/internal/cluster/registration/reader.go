@@ -31,7 +31,7 @@ type ReaderConfig struct {
 	// Client asks the API server. It needs list and watch on what is named.
 	Client certs.Client
 	// Names are what must trust the certificate. Without any, everything is trusted.
-	Names []Name
+	Names []string
 	// Hosts are the names and addresses that we serve, *.DOMAIN among them: webhooks that
 	// call none of them are ignored. Without any, none is ignored.
 	Hosts []string
@@ -47,7 +47,6 @@ type ReaderConfig struct {
 type Reader struct {
 	cfg     ReaderConfig
 	targets []target
-	groups  []group
 	ready   atomic.Bool
 
 	// noticed receives a value after a change.
@@ -77,7 +76,7 @@ func NewReader(cfg ReaderConfig) *Reader {
 	if r.cfg.Now == nil {
 		r.cfg.Now = time.Now
 	}
-	r.targets, r.groups = targetsOf(cfg.Names)
+	r.targets = targetsOf(cfg.Names)
 	r.states = make([]targetState, len(r.targets))
 	return r
 }
@@ -175,9 +174,9 @@ func (r *Reader) snapshot() []targetState {
 
 // isMissed reports whether a target that does not exist should.
 func (r *Reader) isMissed(i int, known []targetState) bool {
-	return slices.ContainsFunc(r.groups, func(g group) bool {
-		return slices.Contains(g, i) && !slices.ContainsFunc(g, func(j int) bool { return known[j].found != nil })
-	})
+	const pair = 2 // see targetsOf
+	first := i - i%pair
+	return known[first].found == nil && known[first+1].found == nil
 }
 
 // Mutating returns the configurations that exist, in the order of their names, and false
@@ -245,7 +244,7 @@ type Certificate struct {
 
 // Read reads configurations once, which needs only the right to get them. One that need not exist, because that of the other
 // kind does, is left out unless it exists.
-func Read(ctx context.Context, client certs.Client, names []Name) []Status {
+func Read(ctx context.Context, client certs.Client, names []string) []Status {
 	r := NewReader(ReaderConfig{Names: names})
 	errs := make([]error, len(r.targets))
 	var reading sync.WaitGroup
