@@ -32,8 +32,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// replayExample is the example of docs/record-replay.md: a configuration, a candidate, and a recording.
-const replayExample = "testdata/replay"
+// replayExample is the example of docs/tasks/replay-requests.md: a configuration, a candidate, and a recording.
+const replayExample = "../../manifests/examples/replay-requests"
 
 // recordedAt is the time of the first review of recordings here.
 var recordedAt = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
@@ -193,7 +193,7 @@ func gatehouse(t *testing.T, args ...string) clitest.Result {
 	return clitest.Run(t.Context(), "", args, commands()...)
 }
 
-// TestReplayExample runs what docs/record-replay.md shows. The recording in testdata is what the server records of the reviews here.
+// TestReplayExample replays the example in several ways. Its recording is what the server records of the reviews here.
 func TestReplayExample(t *testing.T) {
 	config, candidate, recording := replayExample+"/config", replayExample+"/candidate", replayExample+"/recording"
 	writeRecording(t, config, recording, exampleReviews())
@@ -214,7 +214,7 @@ func TestReplayExample(t *testing.T) {
 			if got.Code != c.code || got.Err != "" {
 				t.Errorf("got exit code %d, want %d: %s", got.Code, c.code, got.Err)
 			}
-			file := filepath.Join(replayExample, "golden", name)
+			file := filepath.Join("testdata/replay-golden", name)
 			text := strings.ReplaceAll(got.Out, replayExample+"/", "")
 			if os.Getenv("UPDATE_GOLDEN") != "" {
 				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, []byte(text), 0o600)); err != nil {
@@ -229,32 +229,6 @@ func TestReplayExample(t *testing.T) {
 				t.Errorf("%s (hint: UPDATE_GOLDEN=1)\ngot\n%s\nwant\n%s", file, text, want)
 			}
 		})
-	}
-}
-
-// TestReplayGuide keeps what docs/record-replay.md shows what TestReplayExample runs.
-func TestReplayGuide(t *testing.T) {
-	t.Parallel()
-	guide, err := os.ReadFile("../../docs/record-replay.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(replayExample, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	_, policy, _ := strings.Cut(read("candidate/policies.yaml"), "---\n")
-	for name, want := range map[string]string{
-		"the candidate": "```yaml\n" + policy + "```\n",
-		"the report":    "```console\n$ gatehouse replay --config candidate recording\n" + read("golden/table.txt") + "```\n",
-		"one review":    "```console\n$ gatehouse replay --config candidate recording --show 3c6e\n" + read("golden/show.txt") + "```\n",
-	} {
-		if !strings.Contains(string(guide), want) {
-			t.Errorf("docs/record-replay.md does not show %s:\n%s", name, want)
-		}
 	}
 }
 
@@ -322,17 +296,15 @@ func TestReplayCannotJudge(t *testing.T) {
 	}
 }
 
-// TestReplayQuickStart does what docs/record-replay.md shows for a host: it serves, records a review, and replays it.
-func TestReplayQuickStart(t *testing.T) {
+// TestRecordOnHost does what docs/tasks/record-requests.md shows for a host, and then replays what was recorded.
+func TestRecordOnHost(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/record-replay.md")
+	guide, err := os.ReadFile("../../docs/tasks/record-requests.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(guide), "\n### On a host\n")
-	section, _, _ = strings.Cut(section, "\n### ")
-	commands := regexp.MustCompile(`(?m)^   gatehouse (.*)$`).FindAllStringSubmatch(section, -1)
-	if len(commands) != 3 || !strings.HasPrefix(commands[0][1], "serve ") || !strings.HasPrefix(commands[1][1], "manifests ") || !strings.HasPrefix(commands[2][1], "replay ") {
+	commands := regexp.MustCompile(`(?m)^gatehouse ((?:serve|manifests) .*)$`).FindAllStringSubmatch(string(guide), -1)
+	if len(commands) != 2 || !strings.HasPrefix(commands[0][1], "serve ") || !strings.HasPrefix(commands[1][1], "manifests ") {
 		t.Fatalf("the commands are %q", commands)
 	}
 	dir := t.TempDir()
@@ -390,7 +362,7 @@ func TestReplayQuickStart(t *testing.T) {
 	if err := errors.Join(server.Process.Signal(os.Interrupt), server.Wait()); err != nil {
 		t.Fatal(err)
 	}
-	printed, err := shell(t, dir, "gatehouse "+commands[2][1]+"|| test $? = 1")
+	printed, err := shell(t, dir, "gatehouse replay --config candidate recording || test $? = 1")
 	if err != nil || !strings.Contains(printed, "1 review: candidate compared with the recorded answers\n") || !strings.Contains(printed, "newly refused: AdmissionPolicy memory-limits, validations[memory-limit]\n") {
 		t.Errorf("%v\n%s", err, printed)
 	}

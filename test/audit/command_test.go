@@ -214,36 +214,38 @@ func testBroken(t *testing.T, s *site) {
 // times matches what differs between two runs.
 var times = regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ, in \S+$`)
 
-// testGuide runs the commands of docs/audit.md, and compares what they print.
+// guideCommand is a command in a page with what it prints.
+var guideCommand = regexp.MustCompile("(?s)\n```sh cluster\ngatehouse ([^\n]*)\n```\n\n```console\n(.*?)```\n")
+
+// testGuide runs the commands of docs/tasks/audit-a-cluster.md, and compares what they print.
 func testGuide(t *testing.T, s *site) {
-	guide, err := os.ReadFile("../../docs/audit.md")
+	const page = "../../docs/tasks/audit-a-cluster.md"
+	guide, err := os.ReadFile(page)
 	must(t, err)
-	document := "```yaml\n" + read(t, "candidate/memory-limits.yaml") + "```\n"
-	if !strings.Contains(string(guide), document) {
+	if document := "```yaml candidate/memory-limits.yaml\n" + read(t, "candidate/memory-limits.yaml") + "```\n"; !strings.Contains(string(guide), document) {
 		t.Error("the guide does not show the candidate of the test")
 	}
-	file, err := filepath.Abs("../../docs/audit.md")
+	file, err := filepath.Abs(page)
 	must(t, err)
 	t.Chdir("testdata")
 	t.Setenv("KUBECONFIG", s.admin)
-	const begin, end = "\n```console\n$ gatehouse ", "```\n"
-	blocks := strings.Split(string(guide), begin)
-	if len(blocks) == 1 {
+	commands := guideCommand.FindAllStringSubmatch(string(guide), -1)
+	if len(commands) == 0 {
 		t.Error("the guide shows no command")
 	}
-	for i := range blocks[1:] {
-		block, rest, _ := strings.Cut(blocks[i+1], end)
-		command, want, _ := strings.Cut(block, "\n")
+	text := string(guide)
+	for _, shown := range commands {
+		command, want := shown[1], shown[2]
 		// The cluster of the guide has servers.
 		_, got, messages := program(t, append(strings.Fields(command), "--partial")...)
 		got = times.ReplaceAllString(strings.Replace(got, ", without the documents of the servers' own --config", "", 1), "2026-11-20T09:00:00Z, in 200ms")
 		if got != want && os.Getenv("UPDATE_GOLDEN") == "" {
 			t.Errorf("gatehouse %s: got\n%swant\n%s%s", command, got, want, messages)
 		}
-		blocks[i+1] = command + "\n" + got + end + rest
+		text = strings.Replace(text, want, got, 1)
 	}
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		must(t, os.WriteFile(file, []byte(strings.Join(blocks, begin)), 0o600))
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 }
 

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	document = "../../docs/console.md"
+	document = "../../docs/tasks/use-the-console.md"
 	pictures = "../../docs/console"
 	// The bounds of a picture, in pixels and bytes.
 	widest, highest, largest = 1200, 800, 200 << 10
 )
 
 var (
-	documentRights  = regexp.MustCompile(`(?m)^\$ kubectl (.*create (?:cluster)?rolebinding .*) --user=ann@example\.com$`)
-	documentPicture = regexp.MustCompile(`!\[[^\]]+\]\(console/([a-z]+)\.png\)`)
-	documentPage    = regexp.MustCompile("(?m)^\\| \\[[^|]*\\| `(/[a-z]*)` \\|")
+	documentRights  = regexp.MustCompile(`(?m)^ *kubectl (.*create (?:cluster)?rolebinding .*) --user=ann@example\.com$`)
+	documentPicture = regexp.MustCompile(`!\[[^\]]+\]\(\.\./console/([a-z]+)\.png\)`)
+	documentPage    = regexp.MustCompile("(?m)^\\| [^|]*\\| `(/[a-z]*)` \\|")
 )
 
 // documentParts returns the first group of each match in the document.

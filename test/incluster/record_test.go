@@ -166,7 +166,7 @@ func TestRecordGet(t *testing.T) {
 	s.createWorkloads(t)
 	created := s.createRecorded(t)
 
-	// These are the rights that docs/record-replay.md names.
+	// These are the rights that docs/tasks/record-requests.md names.
 	r := s.recorder(t, "fetcher", "list pods", "create pods/portforward")
 	t.Run("all of three replicas", func(t *testing.T) {
 		reviews := s.fetchAll(t, r)

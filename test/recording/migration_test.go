@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,31 +14,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
-// TestMigration runs the example of docs/migration.md: a policy of Kyverno is converted, served with warnings, recorded, and replayed
-// with denials. Lines that the page shows must come in this order.
+// TestMigration does what docs/tasks/move-from-kyverno.md shows: a policy of Kyverno is converted, served with warnings, recorded, and
+// replayed with denials. Package test/docs compares what its other commands print.
 func TestMigration(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(root(t), "docs/migration.md"))
+	text, err := os.ReadFile(filepath.Join(root(t), "docs/tasks/move-from-kyverno.md"))
 	must(t, err)
-	blocks := func(language string) (all []string) {
-		for _, m := range regexp.MustCompile("(?s)\n```"+language+"\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-			all = append(all, m[1])
+	// block returns the block of the page that begins with an info string or a command.
+	block := func(begin string) string {
+		_, rest, found := strings.Cut(string(text), "\n```"+begin)
+		shown, _, ended := strings.Cut(rest, "\n```\n")
+		if !found || !ended {
+			t.Fatalf("the page has no block %q", begin)
 		}
-		return all
-	}
-	documents, consoles := blocks("yaml"), blocks("console")
-	if len(documents) != 3 || len(consoles) != 2 {
-		t.Fatalf("the page has %d documents and %d blocks of commands, want 3 and 2", len(documents), len(consoles))
+		return shown + "\n"
 	}
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "latest.yaml"), []byte(documents[0]), 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "pods.yaml"), []byte(documents[1]), 0o600))
-	runShown(t, dir, consoles[0])
-	if made, err := os.ReadFile(filepath.Join(dir, "deny/tags.yaml")); err != nil || string(made) != documents[2] { // #nosec G304 -- of this test
-		t.Errorf("the policy is %v\n%s\nwant\n%s", err, made, documents[2])
+	pods := block("yaml pods.yaml\n")
+	must(t, os.WriteFile(filepath.Join(dir, "latest.yaml"), []byte(block("yaml latest.yaml\n")), 0o600))
+	for line := range strings.Lines(block("sh\ngatehouse convert latest.yaml --actions Warn")) {
+		if args, isConvert := strings.CutPrefix(line, "gatehouse convert "); isConvert {
+			run(t, dir, append([]string{"convert"}, strings.Fields(args)...)...)
+		}
 	}
 	s := gatehouse.StartLocal(t, filepath.Join(dir, "warn"), "--record", filepath.Join(dir, "recording"))
-	for i, text := range strings.Split(documents[1], "---\n") {
+	for i, text := range strings.Split(pods, "---\n") {
 		var pod map[string]any
 		must(t, yaml.Unmarshal([]byte(text), &pod))
 		pod["metadata"].(map[string]any)["namespace"] = "shop"
@@ -53,30 +52,27 @@ func TestMigration(t *testing.T) {
 	if code, err := s.Wait(t.Context()); err != nil || code != 0 {
 		t.Fatalf("the server ends with %d, %v", code, err)
 	}
-	runShown(t, dir, consoles[1])
+	const replay = "replay --config deny recording"
+	got := strings.Split(run(t, dir, strings.Fields(replay)...), "\n")
+	for want := range strings.Lines(block("sh other\ngatehouse " + replay + "\n```\n\n```console\n")) {
+		at := slices.Index(got, strings.TrimSuffix(want, "\n"))
+		if at < 0 {
+			t.Fatalf("gatehouse %s prints no line %q, or not in this order", replay, want)
+		}
+		got = got[at+1:]
+	}
 }
 
-// runShown runs the commands of a block in a directory, and wants the lines below each, in their order.
-func runShown(t *testing.T, dir, block string) {
+// run runs the program in a directory, and returns what it prints.
+func run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	binary, err := gatehouse.Binary()
 	must(t, err)
-	for _, shown := range strings.Split(block, "$ gatehouse ")[1:] {
-		line, lines, _ := strings.Cut(shown, "\n")
-		command := exec.CommandContext(t.Context(), binary, strings.Fields(line)...)
-		command.Dir = dir
-		out, err := command.CombinedOutput()
-		if command.ProcessState == nil || command.ProcessState.ExitCode() > 1 { // 1 is an answer
-			t.Fatalf("%s: %v\n%s", line, err, out)
-		}
-		got := strings.Split(string(out), "\n")
-		for want := range strings.Lines(lines) {
-			at := slices.Index(got, strings.TrimSuffix(want, "\n"))
-			if at < 0 {
-				t.Errorf("%s prints no line %q, or not in this order:\n%s", line, want, out)
-				break
-			}
-			got = got[at+1:]
-		}
+	command := exec.CommandContext(t.Context(), binary, args...) // #nosec G204 -- of a page
+	command.Dir = dir
+	out, err := command.CombinedOutput()
+	if command.ProcessState == nil || command.ProcessState.ExitCode() > 1 { // 1 is an answer
+		t.Fatalf("%s: %v\n%s", args, err, out)
 	}
+	return string(out)
 }

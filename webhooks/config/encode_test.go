@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
-// directories returns the directories of the examples and of the policy library that are configurations.
+// directories returns the directories of the examples and of the policy library that are configurations. Some examples have
+// more than one.
 func directories(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -24,7 +26,15 @@ func directories(t *testing.T) []string {
 			t.Fatal(err)
 		}
 		for _, entry := range entries {
-			if entry.IsDir() {
+			parts, err := filepath.Glob(filepath.Join(root, entry.Name(), "c*")) // config, and candidate
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = slices.DeleteFunc(parts, func(path string) bool { return filepath.Ext(path) != "" })
+			switch {
+			case len(parts) > 0:
+				all = append(all, parts...)
+			case entry.IsDir():
 				all = append(all, filepath.Join(root, entry.Name()))
 			}
 		}

@@ -8,6 +8,14 @@
 // the difference is that an answer names every violation, where upstream names the
 // first.
 //
+// Results differ from upstream's in few corners. An expression that does not compile is an
+// error of the configuration; upstream fails when it is evaluated. For an unknown namespace
+// the policy's failurePolicy decides; upstream fails the request. A messageExpression that is
+// not shown is evaluated only if the rules were expensive. Quantities of more than 100
+// digits, lists.range beyond a million elements, and regular expressions of more than 10,000
+// parts fail, where upstream takes minutes. In a custom resource, 1.0 arrives as the integer
+// 1, because the API server writes it so for webhooks.
+//
 // Compile does all the work that does not depend on a request. A Set is
 // immutable; Review is a pure function of the Set and the request. A request passes four
 // steps, which review.go calls one after the other: match, evaluate, judge and answer.

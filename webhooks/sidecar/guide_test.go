@@ -23,8 +23,23 @@ import (
 const (
 	examples     = "../../manifests/examples/"
 	firstExample = examples + "log-shipper/"
-	guide        = "../../docs/sidecar.md"
 )
+
+// guide are the pages about sidecars. Package test/docs runs their commands and compares the files that they show.
+var guide = []string{
+	"inject-a-sidecar", "parameterise-a-sidecar", "share-a-mount", "order-containers", "resolve-conflicts-with-pods", "roll-out-a-sidecar-change",
+	"explain-a-pod",
+}
+
+// guideText returns the text of all pages.
+func guideText(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, page := range guide {
+		all.WriteString(read(t, "../../docs/tasks/"+page+".md"))
+	}
+	return all.String()
+}
 
 // TestExample runs the example of the guide, which a reader will try first.
 func TestExample(t *testing.T) {
@@ -54,33 +69,21 @@ func TestExample(t *testing.T) {
 	golden(t, "log-shipper.yaml", string(out))
 }
 
-// TestGuideYAML holds every YAML block of the guide against the files, the result or, if it is a part of a profile,
-// the compiler.
-func TestGuideYAML(t *testing.T) {
+// TestGuideFragments compiles every part of a profile that the guide shows, and compares the status annotation that it shows.
+func TestGuideFragments(t *testing.T) {
 	t.Parallel()
-	blocks := guideBlocks(t, "yaml")
-	for _, path := range []string{firstExample + "profile.yaml", firstExample + "pod.yaml", examples + "mesh-preset/preset.yaml"} {
-		if !slices.Contains(blocks, read(t, path)) {
-			t.Errorf("%s does not show %s as it is", guide, path)
-		}
+	if status := statusOf(t, toJSON(t, read(t, "testdata/log-shipper.yaml"))); !slices.Contains(guideBlocks(t, "json"), status+"\n") {
+		t.Errorf("the guide does not show the annotation %s", status)
 	}
-	status := "sidecar.gatehouse.dev/status: '" + statusOf(t, toJSON(t, read(t, "testdata/log-shipper.yaml"))) + "'\n"
-	if !slices.Contains(blocks, status) {
-		t.Errorf("%s does not show the annotation %s", guide, status)
-	}
-	fragments := 0
-	for _, block := range blocks {
-		if strings.Contains(block, "apiVersion: ") || block == status {
-			continue
-		}
-		fragments++
+	fragments := guideBlocks(t, "yaml")
+	for _, block := range fragments {
 		if found := lintFragment(t, block); len(found) > 0 {
-			t.Errorf("%s shows\n%s%v", guide, block, found)
+			t.Errorf("the guide shows\n%s%v", block, found)
 		}
 	}
-	const least = 7
-	if fragments < least {
-		t.Errorf("%s shows %d parts of profiles", guide, fragments)
+	const least = 5
+	if len(fragments) < least {
+		t.Errorf("the guide shows %d parts of profiles", len(fragments))
 	}
 }
 
@@ -336,7 +339,7 @@ func guidePod(t *testing.T, metadata, spec string) string {
 func guideBlocks(t *testing.T, language string) []string {
 	t.Helper()
 	var blocks []string
-	for _, rest := range strings.Split(read(t, guide), "\n```"+language+"\n")[1:] {
+	for _, rest := range strings.Split(guideText(t), "\n```"+language+"\n")[1:] {
 		block, _, ended := strings.Cut(rest, "\n```\n")
 		if !ended {
 			t.Fatalf("a block does not end: %s", rest)
@@ -354,7 +357,7 @@ func guideTable(t *testing.T, head string) [][]string {
 	t.Helper()
 	var rows [][]string
 	in := false
-	for line := range strings.Lines(read(t, guide)) {
+	for line := range strings.Lines(guideText(t)) {
 		line = strings.TrimSuffix(line, "\n")
 		switch {
 		case strings.HasPrefix(line, "| "+head):

@@ -386,8 +386,20 @@ type SidecarTemplate struct {
 	// Metadata has labels and annotations to add.
 	// +optional
 	Metadata SidecarTemplateMetadata `json:"metadata,omitzero"`
-	// Spec is a partial pod spec. Containers with new names are added; every other
-	// field is merged with the pod's.
+	// Spec is a partial pod spec: containers, initContainers (native sidecars have
+	// restartPolicy Always), volumes, and other fields of a pod. ephemeralContainers,
+	// hostNetwork, hostPID, hostIPC, nodeName and fields of the priority are not allowed.
+	//
+	// Containers with new names are added. Every other value is added if the pod has
+	// none, or only the API server's default; another value is a conflict. Containers,
+	// volumes and imagePullSecrets are found by name; environment variables by name, ports
+	// by containerPort and protocol, mounts by mountPath. hostAliases are found by ip,
+	// topologySpreadConstraints by topologyKey and whenUnsatisfiable, readinessGates by
+	// conditionType. Lists that are united: tolerations, envFrom, nameservers and searches
+	// of dnsConfig, supplementalGroups, capabilities, hostnames, and the terms of affinity
+	// but those of required node affinity. Objects are merged field by field, except
+	// seccompProfile, appArmorProfile and the action of a probe or hook, which are one
+	// value, as are args, command and every other list.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object

@@ -93,7 +93,11 @@ type AdmissionPolicySpec struct {
 	// Without it, there are none.
 	// +optional
 	ParamKind *admissionregistrationv1.ParamKind `json:"paramKind,omitempty"`
-	// MatchConstraints select the requests that the policy checks. Required.
+	// MatchConstraints select the requests that the policy checks. Required. With
+	// matchPolicy Equivalent, the default, a resource matches in every version. Gatehouse
+	// converts the versions of Kubernetes' own kinds; for a custom resource in a version
+	// that the rules do not name, failurePolicy decides, unless the API server converts it
+	// because the webhook names the version, as "gatehouse manifests --config DIR" writes.
 	MatchConstraints *admissionregistrationv1.MatchResources `json:"matchConstraints,omitempty"`
 	// Validations are the rules: CEL expressions that must be true.
 	// +optional
@@ -102,7 +106,11 @@ type AdmissionPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(v, !has(v.name) || self.exists_one(w, has(w.name) && w.name == v.name))",message="two rules have the same name"
 	Validations []Validation `json:"validations,omitempty"`
 	// FailurePolicy is Fail or Ignore. With Fail, the default, an expression that
-	// cannot be evaluated counts as a violation. With Ignore, it is skipped.
+	// cannot be evaluated, or costs more than the API server allows, counts as a
+	// violation. A request is denied, whatever the actions are, if params are missing or
+	// of a kind that is not served, if the namespace is unknown, or if an expression does
+	// not compile. With Ignore, all of these are skipped. If the object cannot be read or
+	// the deadline has passed, the failurePolicy of the webhook decides.
 	// +optional
 	FailurePolicy *admissionregistrationv1.FailurePolicyType `json:"failurePolicy,omitempty"`
 	// AuditAnnotations are CEL expressions whose values are added to the audit event.
@@ -142,8 +150,12 @@ type AdmissionPolicySpec struct {
 	// +kubebuilder:validation:Enum=Check;Ignore
 	WorkloadTemplates WorkloadTemplates `json:"workloadTemplates,omitempty"`
 	// ExistingViolations is Allow or Deny. With Allow, the default, an object that
-	// already violates a rule can be updated if the update does not make it worse.
-	// With Deny, every violation counts.
+	// already violates a rule can be updated if the update does not make it worse: the
+	// old object violated the rule in the same way, everything that the rule and the match
+	// conditions read is unchanged, and they read neither oldObject nor the authorizer nor
+	// the user. A list may lose elements if each of them must satisfy the rule. For Pod
+	// Security, and rules that read a securityContext, a host path or a host namespace, all
+	// containers must keep their programs. With Deny, every violation counts.
 	// +optional
 	// +kubebuilder:default=Allow
 	// +kubebuilder:validation:Enum=Allow;Deny

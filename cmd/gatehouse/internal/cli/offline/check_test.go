@@ -56,34 +56,3 @@ func TestCheckResults(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
-
-// TestGuideShowsCheck keeps the files and the output in the guide equal to what is tested.
-func TestGuideShowsCheck(t *testing.T) {
-	t.Parallel()
-	script, files := readScript(t, "check-guide")
-	guide := readText(t, "../../../../../docs/check.md")
-	for name, content := range files {
-		if !strings.HasSuffix(name, ".txt") && !strings.Contains(guide, "```yaml\n"+strings.TrimSpace(content)+"\n```") {
-			t.Errorf("the guide does not show %s", name)
-		}
-	}
-	// Each command is followed by the comparison of what it prints.
-	lines := strings.Split(script, "\n")
-	shown := 0
-	for i, line := range lines {
-		_, command, ok := strings.Cut(line, "exec gatehouse ")
-		if !ok {
-			continue
-		}
-		_, name, ok := strings.Cut(lines[i+1], "cmp stdout ")
-		if !ok {
-			t.Fatalf("nothing is compared behind %q", line)
-		}
-		if shown++; !strings.Contains(guide, "```console\n$ gatehouse "+command+"\n"+strings.TrimSpace(files[name])+"\n```") {
-			t.Errorf("the guide does not show %q with its output", command)
-		}
-	}
-	if blocks := strings.Count(guide, "```console\n"); shown != blocks {
-		t.Errorf("the guide shows %d commands, of which %d are tested", blocks, shown)
-	}
-}

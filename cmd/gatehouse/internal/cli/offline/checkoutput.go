@@ -140,7 +140,7 @@ func (r *checkReport) results() (found []report.Result) {
 			if c.noLines {
 				result.Line, result.Column = 0, 0
 			}
-			result.HelpURI = cmp.Or(result.HelpURI, build.DocsURL("check", "what-check-does"))
+			result.HelpURI = cmp.Or(result.HelpURI, build.DocsURL("tasks/check-manifests", "if-it-does-not-work"))
 			found = append(found, result)
 		}
 		remark := func(rule, description string, level report.Level, message string) {
@@ -172,11 +172,11 @@ func writeSARIF(out io.Writer, results []report.Result, decided bool) error {
 func (v *checkedViolation) helpURI() string {
 	switch v.Kind {
 	case "AdmissionPolicy", "ValidatingAdmissionPolicy":
-		return build.DocsURL("policy", "what-a-violation-leads-to")
+		return build.DocsURL("tasks/check-manifests", "2-see-how-it-was-decided")
 	case admit.InjectionKind:
-		return build.DocsURL("sidecar", "messages")
+		return build.DocsURL("tasks/explain-a-pod", "if-it-does-not-work")
 	case schemaKind:
-		return build.DocsURL("check", "what-check-does")
+		return build.DocsURL("tasks/check-manifests", "if-it-does-not-work")
 	default: // a document of Gatehouse
 		return build.DocsURL("configuration", "documents")
 	}

@@ -7,16 +7,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 )
-
-// migrationGuide is the page with the worked example.
-const migrationGuide = "../../../../../docs/migration.md"
 
 // convertFiles runs convert where there are files of these names.
 func convertFiles(t *testing.T, files map[string]string, args ...string) clitest.Result {
@@ -35,23 +31,6 @@ func convertFiles(t *testing.T, files map[string]string, args ...string) clitest
 	got := clitest.Run(t.Context(), "", append([]string{"convert"}, args...), NewConvertCommand)
 	got.Out, got.Err = strings.ReplaceAll(got.Out, dir+"/", ""), strings.ReplaceAll(got.Err, dir+"/", "")
 	return got
-}
-
-// TestMigrationGuide converts the policy of the page, and wants the one that the page shows. test/recording runs the commands.
-func TestMigrationGuide(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile(migrationGuide)
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?s)\n```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != 3 {
-		t.Fatalf("the page has %d documents, want a policy of Kyverno, pods, and a policy", len(blocks))
-	}
-	got := convertFiles(t, map[string]string{"latest.yaml": blocks[0][1]}, "latest.yaml")
-	if got.Code != cli.ExitYes || got.Out != blocks[2][1] {
-		t.Errorf("convert ends with %d, and prints\n%s\nwant\n%s", got.Code, got.Out, blocks[2][1])
-	}
 }
 
 // TestConvert wants exit codes, reports, and directories that lint and test take.

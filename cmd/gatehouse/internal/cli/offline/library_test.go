@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/tools/txtar"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -22,7 +21,7 @@ import (
 // The library of policies and what is written about it.
 const (
 	library      = "../../../../../manifests/policies"
-	libraryGuide = "../../../../../docs/policy-library.md"
+	libraryGuide = "../../../../../manifests/policies/README.md"
 )
 
 // libraryFolders are the names of the folders of the library.
@@ -161,11 +160,11 @@ type librarySection struct {
 	text    string
 }
 
-// librarySections returns the sections of the guide about folders, and its example, which is about the folder images.
+// librarySections returns the sections of the guide about folders.
 func librarySections(t *testing.T) []librarySection {
 	t.Helper()
-	example, notes, _ := strings.Cut(readText(t, libraryGuide), "\n## Notes and exceptions\n")
-	all := []librarySection{{[]string{"images"}, example}}
+	_, notes, _ := strings.Cut(readText(t, libraryGuide), "\n## Notes and exceptions\n")
+	var all []librarySection
 	for _, text := range strings.Split(notes, "\n### ")[1:] {
 		heading, text, _ := strings.Cut(text, "\n")
 		all = append(all, librarySection{strings.Split(heading, ", "), text})
@@ -311,38 +310,6 @@ func libraryExcepted(t *testing.T, folders []string, exception string, now time.
 	return names
 }
 
-// TestGuideShowsLibrary runs the commands that the guide shows, and wants what it shows to be printed. UPDATE_GOLDEN=1 writes that anew.
-func TestGuideShowsLibrary(t *testing.T) {
-	guide := readText(t, libraryGuide)
-	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "images"), os.DirFS(filepath.Join(library, "images"))); err != nil {
-		t.Fatal(err)
-	}
-	path, err := filepath.Abs(libraryGuide)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Chdir(dir)
-	blocks := codeBlocks(guide, "console")
-	for _, block := range blocks {
-		command, want, _ := strings.Cut(block, "\n")
-		_, got := gatehouse(t, "", strings.Fields(command)[2:]...)
-		if os.Getenv("UPDATE_GOLDEN") == "1" {
-			guide = strings.Replace(guide, "```console\n"+block+"```\n", "```console\n"+command+"\n"+got+"```\n", 1)
-		} else if got != want {
-			t.Errorf("%s prints\n%s\nand the guide shows\n%s", command, got, want)
-		}
-	}
-	if len(blocks) == 0 {
-		t.Error("the guide shows no command")
-	}
-	if os.Getenv("UPDATE_GOLDEN") == "1" {
-		if err := os.WriteFile(path, []byte(guide), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // codeBlocks are the blocks of code of a language in a text, each with the line
 // break at its end.
 func codeBlocks(text, language string) []string {
@@ -361,18 +328,4 @@ func readText(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// readScript returns the commands and the files of a script that the tests of the program run.
-func readScript(t *testing.T, name string) (commands string, files map[string]string) {
-	t.Helper()
-	script, err := txtar.ParseFile("../../../testdata/script/" + name + ".txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files = make(map[string]string)
-	for _, file := range script.Files {
-		files[file.Name] = string(file.Data)
-	}
-	return string(script.Comment), files
 }

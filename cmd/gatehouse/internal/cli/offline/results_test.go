@@ -35,7 +35,7 @@ func TestHelpURIsLeadToHeadings(t *testing.T) {
 		}
 		anchors := map[string]bool{}
 		for _, match := range heading.FindAllStringSubmatch(string(page), -1) {
-			anchors[strings.ReplaceAll(strings.ToLower(match[1]), " ", "-")] = true
+			anchors[strings.NewReplacer(" ", "-", ".", "").Replace(strings.ToLower(match[1]))] = true
 		}
 		if !anchors[anchor] {
 			t.Errorf("%s: %s has no heading %q", result.Rule, path, anchor)

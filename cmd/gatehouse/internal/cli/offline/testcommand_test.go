@@ -1,54 +1,11 @@
 package offline
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 )
-
-// TestGuideShowsTests keeps the example of docs/testing.md the one that the
-// script test.txtar runs, with what comes of it.
-func TestGuideShowsTests(t *testing.T) {
-	t.Parallel()
-	_, files := readScript(t, "test")
-	guide := readText(t, "../../../../../docs/testing.md")
-	for _, name := range []string{"config/image-registries.yaml", "config/image-registries-test.yaml"} {
-		if !strings.Contains(guide, "(`"+name+"`):\n\n```yaml\n"+files[name]+"```\n") {
-			t.Errorf("docs/testing.md does not show %s", name)
-		}
-	}
-	if !strings.Contains(guide, "```console\n$ gatehouse test --config config\n"+files["passed.txt"]+"```\n") {
-		t.Error("docs/testing.md does not show what comes of the example")
-	}
-	// The guide leaves out the cases that pass and the sum.
-	_, part, ok := strings.Cut(files["failed.txt"], "  ok    our registry is allowed\n")
-	part, _, sum := strings.Cut(part, "\n\n")
-	if !ok || !sum || !strings.Contains(guide, "```\n"+part+"\n```\n") {
-		t.Errorf("docs/testing.md does not show this part of failed.txt:\n%s", part)
-	}
-}
-
-// TestGuideShowsRollout keeps what docs/policy-rollout.md shows what the script
-// test-rollout.txtar runs, with what comes of it.
-func TestGuideShowsRollout(t *testing.T) {
-	t.Parallel()
-	_, files := readScript(t, "test-rollout")
-	guide := readText(t, "../../../../../docs/policy-rollout.md")
-	const test, check = "$ gatehouse test --config config\n", "$ gatehouse check --config config -f - < existing.json\n"
-	commands := []string{test + files["tested.txt"], check + files["warned.txt"], check + files["denied.txt"]}
-	if got := codeBlocks(guide, "console"); !slices.Equal(got, commands) {
-		t.Errorf("the page shows\n%s\nand the script runs\n%s", strings.Join(got, "\n"), strings.Join(commands, "\n"))
-	}
-	documents := []string{files["config/memory-limits.yaml"], files["exception.yaml"]}
-	if got := codeBlocks(guide, "yaml"); !slices.Equal(got, documents) {
-		t.Errorf("the page shows\n%s\nand the script has\n%s", strings.Join(got, "\n"), strings.Join(documents, "\n"))
-	}
-	if denies := strings.Replace(documents[0], "[Warn, Audit]", "[Deny]", 1); files["deny.yaml"] != denies {
-		t.Errorf("deny.yaml is not the policy with other actions:\n%s", files["deny.yaml"])
-	}
-}
 
 // TestDifferencesAreVisible shows values that look alike, or like something else.
 func TestDifferencesAreVisible(t *testing.T) {
