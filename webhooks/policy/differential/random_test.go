@@ -85,7 +85,7 @@ func TestRandomSameAsUpstream(t *testing.T) {
 			if len(d.Violations) > 0 {
 				told++
 			}
-			// Whether the API server serves a version only where somebody asks for it is not known; docs/tasks/write-a-policy.md says so.
+			// Whether the API server serves a version only where somebody asks for it is not known.
 			if slices.ContainsFunc(d.Violations, func(v policy.Violation) bool {
 				return strings.Contains(v.Message, "of which it is not known whether the API server has it")
 			}) {

@@ -334,7 +334,7 @@ func (r *lintReport) results() (all []report.Result) {
 		f := &r.findings[i]
 		d := f.Redacted()
 		result := report.Result{
-			Rule: d.Code, HelpURI: build.DocsURL("lint", "codes"), Level: report.Warning, Message: f.message(),
+			Rule: d.Code, HelpURI: build.DocsURL("reference/lint-codes", d.Code), Level: report.Warning, Message: f.message(),
 			File: d.File, Line: d.Line, Column: d.Column, Object: d.Object,
 		}
 		switch {
