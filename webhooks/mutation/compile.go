@@ -7,14 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
-	apiservercel "k8s.io/apiserver/pkg/cel"
 
-	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
@@ -80,18 +77,12 @@ type binding struct {
 
 // program is what the expressions of one policy compile to.
 type program struct {
-	conditions []condition
+	conditions []expression.Condition
 	// variables is nil for a policy without.
 	variables *expression.Variables
 	mutations []mutationProgram
 	// uses are the names that mutations mention.
 	uses expression.Uses
-}
-
-// condition is a match condition.
-type condition struct {
-	name string
-	*expression.Program
 }
 
 // mutationProgram is one mutation of a policy.
@@ -357,56 +348,18 @@ func expressionOf(m *admissionregistrationv1.Mutation) (child, text string) {
 // compileProgram compiles the expressions of a policy and reports those that do not compile. It compiles none of a policy that has
 // too many, or too large ones.
 func (c *compilation) compileProgram(r validation.Reporter, spec *admissionregistrationv1.MutatingAdmissionPolicySpec) *program {
-	out, budget := &program{}, &celbound.Budget{Stop: c.spec.Stop}
-	path := field.NewPath("spec")
-	all := make([]string, 0, len(spec.MatchConditions)+len(spec.Variables)+len(spec.Mutations))
-	names := validation.Names{Params: spec.ParamKind != nil, Authorizer: true}
-	for i := range spec.MatchConditions {
-		all = append(all, spec.MatchConditions[i].Expression)
-	}
-	for i := range spec.Variables {
-		all, names.Variables = append(all, spec.Variables[i].Expression), append(names.Variables, spec.Variables[i].Name)
-	}
+	out, path := &program{}, field.NewPath("spec")
+	s := expression.NewScope(r, c.set.compiler, spec.ParamKind != nil, spec.Variables, c.spec.Stop)
+	texts := make([]string, len(spec.Mutations))
 	for i := range spec.Mutations {
-		_, text := expressionOf(&spec.Mutations[i])
-		all = append(all, text)
+		_, texts[i] = expressionOf(&spec.Mutations[i])
 	}
-	for _, text := range all {
-		if err := budget.Add(text); err != nil {
-			r.Errorf(path, celbound.DocumentHint, "%v", err)
-			return out
-		}
+	if !s.FitWith(path, spec.MatchConditions, spec.Variables, texts) {
+		return out
 	}
-
-	declarations := expression.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Budget: budget}
-	tooLarge := false
-	refuse := func(path *field.Path, text string, err *apiservercel.Error) {
-		if err == nil || tooLarge {
-			return
-		}
-		tooLarge = errors.Is(err.Cause, celbound.ErrDocument)
-		r.ExpressionError(path, text, err, names)
-	}
-	for i, m := range spec.MatchConditions {
-		if strings.TrimSpace(m.Expression) == "" {
-			continue
-		}
-		compiled, err := c.set.compiler.Compile(m.Expression, declarations, cel.BoolType)
-		refuse(path.Child("matchConditions").Index(i).Child("expression"), m.Expression, err)
-		if compiled != nil {
-			out.conditions = append(out.conditions, condition{m.Name, compiled})
-		}
-	}
-	if len(spec.Variables) > 0 {
-		out.variables = expression.NewVariables()
-		declarations.Variables = out.variables
-	}
-	for i, v := range spec.Variables {
-		if strings.TrimSpace(v.Expression) != "" {
-			refuse(path.Child("variables").Index(i).Child("expression"), v.Expression, c.set.compiler.Declare(v.Name, v.Expression, declarations))
-		}
-	}
-	declarations.Patches = true
+	out.conditions = s.CompileConditions(path.Child("matchConditions"), spec.MatchConditions)
+	out.variables = s.DeclareVariables(path.Child("variables"), spec.Variables)
+	s.Patches = true
 	for i := range spec.Mutations {
 		m := &spec.Mutations[i]
 		child, text := expressionOf(m)
@@ -417,15 +370,11 @@ func (c *compilation) compileProgram(r validation.Reporter, spec *admissionregis
 		if m.PatchType == admissionregistrationv1.PatchTypeApplyConfiguration {
 			results = (&patch.ApplyConfigurationCondition{}).ReturnTypes()
 		}
-		compiled, err := c.set.compiler.Compile(text, declarations, results...)
-		refuse(path.Child("mutations").Index(i).Child(child, "expression"), text, err)
-		if compiled != nil {
-			out.uses |= compiled.Uses()
+		if compiled := s.Compile(path.Child("mutations").Index(i).Child(child, "expression"), text, results...); compiled != nil {
 			out.mutations = append(out.mutations, mutationProgram{m.PatchType, compiled})
 		}
 	}
-	if out.variables != nil {
-		out.variables.Seal()
-	}
+	out.uses = s.Uses
+	s.Seal()
 	return out
 }

@@ -49,11 +49,11 @@ func (r *decider) matchConditions(i *invocation, v *version) (condition string, 
 		var failure *expression.EvaluationError
 		switch {
 		case err != nil && !errors.As(err, &failure):
-			return conditions[k].name, err
+			return conditions[k].Name, err
 		case err != nil:
-			errs, failed = append(errs, asUpstream(failure)), conditions[k].name
+			errs, failed = append(errs, asUpstream(failure)), conditions[k].Name
 		case value == types.False && condition == "":
-			condition = conditions[k].name
+			condition = conditions[k].Name
 		}
 	}
 	if condition != "" || len(errs) == 0 {

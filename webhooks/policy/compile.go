@@ -319,7 +319,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	if !whole || c.errorCount() != before && !c.keepBroken {
 		return
 	}
-	out.conditionsReadObjectOnly = !slices.ContainsFunc(out.conditions, func(c condition) bool { return !readsObjectOnly(c.Program) })
+	out.conditionsReadObjectOnly = !slices.ContainsFunc(out.conditions, func(c expression.Condition) bool { return !readsObjectOnly(c.Program) })
 	out.match = c.selectors.Compile(p.Spec.MatchConstraints)
 	out.checksTemplates = templates && out.match.MatchesPodCreation()
 	out.needsNamespace = out.needsKnownNamespace()
@@ -349,7 +349,7 @@ func (c *compilation) program(p *policyDocument, ruleNames []string, reads bool)
 		apiequality.Semantic.DeepEqual(earlier.spec, p.Spec) {
 		return earlier.program
 	}
-	return compileProgram(p.Reporter, c.compiler, p.Name, p.Spec, ruleNames, reads, &celbound.Budget{Stop: c.stop})
+	return compileProgram(expression.NewScope(p.Reporter, c.compiler, p.Spec.ParamKind != nil, p.Spec.Variables, c.stop), p.Name, p.Spec, ruleNames, reads)
 }
 
 // extensions returns what a policy asks for beyond upstream's semantics: an

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
 	celcost "github.com/gatehouse-dev/gatehouse/webhooks/cel/cost"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
@@ -285,17 +284,15 @@ func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, o
 	if known == nil || !slices.Equal(known.given, given) {
 		var found diagnostic.List
 		patterns := 0
-		budget := &celbound.Budget{Stop: c.stop}
-		s := &scope{Reporter: validation.Reporter{Source: d.Source, Object: d.Object, List: &found}, compiler: c.compiler, declarations: expression.Declarations{Authorizer: true, Budget: budget}}
+		s := expression.NewScope(validation.Reporter{Source: d.Source, Object: d.Object, List: &found}, c.compiler, false, nil, c.stop)
 		known = &exceptionConditions{given: slices.Clone(given)}
 		for i := range given {
-			if err := budget.Add(given[i].Expression); err != nil {
+			if !s.Fits(path, given[i].Expression) {
 				known.compiled = nil
-				s.Errorf(path, celbound.DocumentHint, "%v", err)
 				break
 			}
-			if program := s.compile(path.Index(i).Child("expression"), given[i].Expression, cel.BoolType); program != nil {
-				known.compiled = append(known.compiled, condition{given[i].Name, program})
+			if program := s.Compile(path.Index(i).Child("expression"), given[i].Expression, cel.BoolType); program != nil {
+				known.compiled = append(known.compiled, expression.Condition{Name: given[i].Name, Program: program})
 				patterns += program.Patterns()
 			}
 			if patterns > maxConditionsPatterns {
@@ -304,7 +301,7 @@ func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, o
 				break
 			}
 		}
-		known.bound, known.uses = s.bound, s.uses
+		known.bound, known.uses = s.Bound, s.Uses
 		known.found = slices.Clone(found[:min(maxDiagnostics+1, len(found))])
 	}
 	c.set.conditions[out.title] = known
@@ -318,7 +315,7 @@ func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, o
 // exceptionConditions are the conditions of an exception, right or wrong.
 type exceptionConditions struct {
 	given    []admissionregistrationv1.MatchCondition
-	compiled []condition
+	compiled []expression.Condition
 	bound    celcost.Bound
 	uses     expression.Uses
 	// found are the first diagnostics, one more than are shown.

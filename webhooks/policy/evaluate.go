@@ -241,7 +241,7 @@ func (e *evaluator) evaluateConditions() bool {
 	var errs []error
 	failed, denied := "", -1
 	var (
-		undecided *condition
+		undecided *expression.Condition
 		unknown   error
 	)
 	for i := range conditions {
@@ -250,24 +250,24 @@ func (e *evaluator) evaluateConditions() bool {
 		e.explainCondition(c, result)
 		switch {
 		case result.end != nil:
-			fail(c.name, result.end)
+			fail(c.Name, result.end)
 			return false
 		case result.failure != nil && errors.Is(result.failure, ErrUnanswered):
 			undecided = c
 			unknown = result.failure
 		case result.failure != nil:
-			errs, failed = append(errs, result.failure), c.name
+			errs, failed = append(errs, result.failure), c.Name
 		case result.value == types.False && denied < 0:
 			denied = i
 		}
 	}
 	switch {
 	case denied >= 0:
-		e.out.matched, e.out.condition = false, conditions[denied].name
+		e.out.matched, e.out.condition = false, conditions[denied].Name
 		return false
 	case undecided != nil:
 		e.request.decider.noteUndecided(title(e.policy.kind, e.policy.name, ""), unknown)
-		e.out.matched, e.out.condition = false, undecided.name
+		e.out.matched, e.out.condition = false, undecided.Name
 		return false
 	case len(errs) > 0:
 		fail(failed, utilerrors.NewAggregate(errs))

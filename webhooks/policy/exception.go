@@ -32,7 +32,7 @@ type exception struct {
 	names      []string
 	// inNamespaces and objects are nil for one that does not select by labels.
 	inNamespaces, objects labels.Selector
-	conditions            []condition
+	conditions            []expression.Condition
 	// bound is that of what the conditions cost together, and uses are the names that they mention.
 	bound celcost.Bound
 	uses  expression.Uses
@@ -205,11 +205,11 @@ func (r *request) falseCondition(x *exception) string {
 			err = failure
 		}
 		if errors.Is(err, ErrUnanswered) {
-			r.decider.noteUndecided("the condition "+conditions[i].name+" of an exception", err)
+			r.decider.noteUndecided("the condition "+conditions[i].Name+" of an exception", err)
 			continue // the exception may hold; the request is not allowed because of it
 		}
 		if err != nil || value != types.True {
-			return conditions[i].name
+			return conditions[i].Name
 		}
 	}
 	return ""

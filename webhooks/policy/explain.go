@@ -44,9 +44,9 @@ func explained(name string, program *expression.Program, value ref.Val, cost int
 	return out
 }
 
-func (e *evaluator) explainCondition(c *condition, result evaluated) {
+func (e *evaluator) explainCondition(c *expression.Condition, result evaluated) {
 	if e.explanation != nil {
-		e.explanation.Conditions = append(e.explanation.Conditions, explained(c.name, c.Program, result.value, result.cost, result.err()))
+		e.explanation.Conditions = append(e.explanation.Conditions, explained(c.Name, c.Program, result.value, result.cost, result.err()))
 	}
 }
 

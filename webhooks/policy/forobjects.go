@@ -155,15 +155,15 @@ func (x *exception) forObjects() *exception {
 	}
 	out := *x
 	out.unknown = fmt.Sprintf("its match condition %q reads %s", name, strings.Join(reads, ", "))
-	out.conditions = slices.DeleteFunc(slices.Clone(x.conditions), func(c condition) bool { return len(readsOfRequest(c.Program)) > 0 })
+	out.conditions = slices.DeleteFunc(slices.Clone(x.conditions), func(c expression.Condition) bool { return len(readsOfRequest(c.Program)) > 0 })
 	return &out
 }
 
 // dependentCondition returns the first condition that depends on the request, and what it reads.
-func dependentCondition(conditions []condition) (name string, reads []string) {
+func dependentCondition(conditions []expression.Condition) (name string, reads []string) {
 	for i := range conditions {
 		if reads := readsOfRequest(conditions[i].Program); len(reads) > 0 {
-			return conditions[i].name, reads
+			return conditions[i].Name, reads
 		}
 	}
 	return "", nil
