@@ -20,7 +20,7 @@ func TestMigration(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root(t), "docs/tasks/move-from-kyverno.md"))
 	must(t, err)
-	// block returns the block of the page that begins with an info string or a command.
+	// block returns the rest of the block of the page that begins like this, from its info string on.
 	block := func(begin string) string {
 		_, rest, found := strings.Cut(string(text), "\n```"+begin)
 		shown, _, ended := strings.Cut(rest, "\n```\n")
@@ -32,7 +32,8 @@ func TestMigration(t *testing.T) {
 	dir := t.TempDir()
 	pods := block("yaml pods.yaml\n")
 	must(t, os.WriteFile(filepath.Join(dir, "latest.yaml"), []byte(block("yaml latest.yaml\n")), 0o600))
-	for line := range strings.Lines(block("sh\ngatehouse convert latest.yaml --actions Warn")) {
+	const first = "gatehouse convert latest.yaml --actions Warn"
+	for line := range strings.Lines(first + block("sh\n"+first)) {
 		if args, isConvert := strings.CutPrefix(line, "gatehouse convert "); isConvert {
 			run(t, dir, append([]string{"convert"}, strings.Fields(args)...)...)
 		}
