@@ -222,7 +222,6 @@ func (d *defined) withStatus(t *testing.T, stored *unstructured.Unstructured) *u
 	case "AdmissionPolicy":
 		status["audit"] = map[string]any{"violations": int64(17), "warnings": int64(0), "errors": int64(0), "exempted": int64(0), "auditedAt": now}
 	case "PolicyException":
-		status["rules"] = []any{map[string]any{"policy": "AdmissionPolicy/small", "rule": "validations[0]", "hash": "9f86d081884c7d65"}}
 	case "AccessToken":
 		status["lastUsed"] = now
 	}

@@ -17,7 +17,6 @@ type CertificateOptions struct {
 
 	selfSigned                      []string
 	selfSignedDir, selfSignedSecret string
-	caDuration, duration            time.Duration
 
 	registrations []string
 	publish       bool
@@ -31,9 +30,6 @@ type CertificateOptions struct {
 	changed func(name string) bool
 }
 
-// shortestLife is the shortest life of a certificate, whose times are whole seconds.
-const shortestLife = time.Second
-
 // addFlags adds the flags to a command.
 func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -43,8 +39,6 @@ func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.selfSigned, "self-signed", nil, "DNS names and IP addresses for certificates of a self-signed CA; replaces --tls-cert and --tls-key")
 	flags.StringVar(&f.selfSignedSecret, "self-signed-secret", "", "Secret that stores the CA for all replicas, NAMESPACE/NAME, with --self-signed")
 	flags.StringVar(&f.selfSignedDir, "self-signed-dir", "", "directory that stores the CA, and a client certificate for the API server, with --self-signed")
-	flags.DurationVar(&f.caDuration, "self-signed-ca-duration", certs.DefaultCALife, "lifetime of a CA, with --self-signed; it is replaced after two thirds of that")
-	flags.DurationVar(&f.duration, "self-signed-duration", certs.DefaultLeafLife, "lifetime of a serving certificate, with --self-signed; it is renewed after two thirds of that")
 	flags.StringSliceVar(&f.registrations, "registration", nil, "webhook configurations that must trust the serving certificate before this replica is ready, by name, of either kind; empty for none (default \""+install.DefaultRegistration+"\" with --self-signed-secret)")
 	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "write the CA into the caBundle of each --registration, and restore it after changes (default true with --self-signed-secret)")
 	flags.DurationVar(&f.hold, "rotation-hold", certs.DefaultHold, "how long every --registration must trust a new CA before a certificate of it is served")
@@ -78,17 +72,6 @@ func (f *CertificateOptions) validate(p *problems, cluster bool) {
 			p.add("--registration: %w", err)
 		}
 	}
-	for _, life := range []struct {
-		flag string
-		time.Duration
-	}{{"--self-signed-duration", f.duration}, {"--self-signed-ca-duration", f.caDuration}} {
-		if life.Duration < shortestLife {
-			p.add("%s %s: must be at least %s", life.flag, life.Duration, shortestLife)
-		}
-	}
-	if f.caDuration < 3*f.duration {
-		p.add("--self-signed-ca-duration %s: must be at least three times --self-signed-duration, which is %s: a CA signs for the first two thirds of its life", f.caDuration, f.duration)
-	}
 	if f.hold <= 0 {
 		p.add("--rotation-hold %s: must be more than 0", f.hold)
 	}
@@ -121,7 +104,6 @@ func (f *CertificateOptions) checkNeeds(p *problems, cluster bool) {
 	shared := hasNames || f.changed("self-signed-secret") || f.changed("self-signed-dir") || f.changed("custom-resources") || f.changed("record")
 	p.needs(selfSigned, "--self-signed", "self-signed-dir", "self-signed-secret")
 	p.needs(cluster, anyCluster, "self-signed-secret")
-	p.needs(selfSigned, "--self-signed", "self-signed-duration", "self-signed-ca-duration")
 	p.needs(cluster || !hasNames, anyCluster, "registration")
 	p.needs(hasNames || selfSigned, "--self-signed or --registration", "rotation-hold")
 	p.needs(shared, "--self-signed-secret, --self-signed-dir, --registration, --custom-resources or --record", "replica")

@@ -90,7 +90,7 @@ func (w *wiring) addCertificates(ctx context.Context) error {
 func (w *wiring) addOwnCA(ctx context.Context, trust certs.Trust) (*certs.OwnCA, error) {
 	config := certs.OwnCAConfig{
 		Hosts: w.selfSigned, Trust: trust, ServerOnly: w.selfSignedSecret != "",
-		Life: w.caDuration, LeafLife: w.duration, Hold: w.hold, Notify: w.notify,
+		Hold: w.hold, Notify: w.notify,
 	}
 	switch {
 	case w.selfSignedSecret != "":

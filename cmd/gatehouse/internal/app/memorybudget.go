@@ -25,9 +25,8 @@ const (
 	// connectionBytes is the memory of a connection (measured: HTTP/1.1 43 KiB, HTTP/2 61
 	// KiB, with half a header of 15 KiB 79 KiB). One over HTTP/2 counts as up to 16, because of its streams and what it may have received.
 	connectionBytes = 64 << 10
-	// defaultMemoryRatio is the part of the cgroup's limit that the process may take if
-	// --memory-limit-ratio is 0.
-	defaultMemoryRatio = 0.9
+	// memoryRatio is the part of the cgroup's limit that the process may take.
+	memoryRatio = 0.9
 )
 
 // memoryBudget divides the memory of the process.
@@ -116,11 +115,7 @@ func (f *Options) budget(m *memoryLimit, log *slog.Logger) memoryBudget {
 func (m *memoryLimit) available() int64 {
 	limit := m.set(-1) // changes nothing
 	if of, err := m.read(); err == nil {
-		ratio := m.ratio
-		if ratio == 0 {
-			ratio = defaultMemoryRatio
-		}
-		if part := ratio * float64(of); part < float64(limit) {
+		if part := memoryRatio * float64(of); part < float64(limit) {
 			limit = int64(part)
 		}
 	}

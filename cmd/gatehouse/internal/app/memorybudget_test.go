@@ -72,19 +72,17 @@ func TestAvailableMemory(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		soft   int64
-		ratio  float64
 		cgroup uint64
 		err    error
 		want   int64
 	}{
-		{"none", math.MaxInt64, 0.9, 0, memlimit.ErrNoLimit, 0},
-		{"a cgroup", 900, 0.9, 1000, nil, 900},
-		{"a cgroup whose limit Go is not told", math.MaxInt64, 0, 1000, nil, 900},
-		{"GOMEMLIMIT", 500, 0.9, 0, memlimit.ErrNoLimit, 500},
-		{"GOMEMLIMIT beside a cgroup", 500, 0.9, 1000, nil, 500},
-		{"GOMEMLIMIT beside a smaller cgroup", 5000, 0.9, 1000, nil, 900},
+		{"none", math.MaxInt64, 0, memlimit.ErrNoLimit, 0},
+		{"a cgroup", math.MaxInt64, 1000, nil, 900},
+		{"GOMEMLIMIT", 500, 0, memlimit.ErrNoLimit, 500},
+		{"GOMEMLIMIT beside a cgroup", 500, 1000, nil, 500},
+		{"GOMEMLIMIT beside a smaller cgroup", 5000, 1000, nil, 900},
 	} {
-		m := &memoryLimit{ratio: test.ratio, read: func() (uint64, error) { return test.cgroup, test.err }, set: func(limit int64) int64 {
+		m := &memoryLimit{read: func() (uint64, error) { return test.cgroup, test.err }, set: func(limit int64) int64 {
 			if limit >= 0 {
 				t.Errorf("%s: Go's limit is changed", test.name)
 			}

@@ -20,7 +20,6 @@ const memoryInterval = time.Minute
 // collected harder before the kernel kills the process. Package active sets how often it is
 // collected below the limit.
 type memoryLimit struct {
-	ratio float64
 	// read reads the limit of the cgroup, in bytes. It is memlimit.ErrNoLimit if
 	// there is none.
 	read func() (uint64, error)
@@ -28,9 +27,9 @@ type memoryLimit struct {
 	set func(int64) int64
 }
 
-// memoryLimit returns the memoryLimit of the flags.
-func (f *OperationOptions) memoryLimit() *memoryLimit {
-	return &memoryLimit{ratio: f.memoryRatio, read: memlimit.FromCgroup, set: debug.SetMemoryLimit}
+// newMemoryLimit returns that of this process.
+func newMemoryLimit() *memoryLimit {
+	return &memoryLimit{read: memlimit.FromCgroup, set: debug.SetMemoryLimit}
 }
 
 // apply sets the limit and follows that of the cgroup until the context ends. It leaves GOMEMLIMIT to Go's
@@ -42,9 +41,6 @@ func (m *memoryLimit) apply(ctx context.Context, log *slog.Logger) {
 	case own != "":
 		log.Info("memory limit", "source", "GOMEMLIMIT", "limit", own)
 		return
-	case m.ratio == 0:
-		log.Info("memory limit", "source", "--memory-limit-ratio 0", "limit", "none")
-		return
 	case errors.Is(err, memlimit.ErrCgroupsNotSupported):
 		log.Info("memory limit", "source", "cgroups are not available", "limit", "none")
 		return
@@ -52,7 +48,7 @@ func (m *memoryLimit) apply(ctx context.Context, log *slog.Logger) {
 		log.Warn("cannot read the memory limit of the cgroup; there is none", "error", err.Error(), "hint", "set GOMEMLIMIT in the environment")
 		return
 	}
-	limit, err := memlimit.Set(memlimit.WithRatio(m.ratio), memlimit.WithProvider(m.read), memlimit.WithRefreshInterval(ctx, memoryInterval), memlimit.WithLogger(log))
+	limit, err := memlimit.Set(memlimit.WithRatio(memoryRatio), memlimit.WithProvider(m.read), memlimit.WithRefreshInterval(ctx, memoryInterval), memlimit.WithLogger(log))
 	switch {
 	case err != nil:
 		log.Warn("cannot set the memory limit", "error", err.Error(), "hint", "set GOMEMLIMIT in the environment")

@@ -20,19 +20,17 @@ func TestMemoryLimit(t *testing.T) {
 	const gibibyte = 1 << 30
 	for _, tc := range []struct {
 		name, own string
-		ratio     float64
 		of        uint64
 		err       error
 		// limit is that of Go afterwards, 0 for the one before.
 		limit int64
 		log   string
 	}{
-		{"a cgroup", "", 0.5, 4 * gibibyte, nil, 2 * gibibyte, "level=INFO msg=\"memory limit\" source=cgroup limit=2147483648 cgroupLimit=4294967296"},
-		{"no limit", "", 0.9, 0, memlimit.ErrNoLimit, math.MaxInt64, "source=\"the cgroup has no memory limit\" limit=none"},
-		{"no cgroups", "", 0.9, 0, memlimit.ErrCgroupsNotSupported, 0, "source=\"cgroups are not available\""},
-		{"not wanted", "", 0, gibibyte, nil, 0, "source=\"--memory-limit-ratio 0\" limit=none"},
-		{"a cgroup that cannot be read", "", 0.5, 0, errors.New("no such file"), 0, "level=WARN msg=\"cannot read the memory limit of the cgroup"},
-		{"the environment", "100MiB", 0.9, gibibyte, nil, 0, "source=GOMEMLIMIT limit=100MiB"},
+		{"a cgroup", "", 4 * gibibyte, nil, 3865470566, "level=INFO msg=\"memory limit\" source=cgroup limit=3865470566 cgroupLimit=4294967296"},
+		{"no limit", "", 0, memlimit.ErrNoLimit, math.MaxInt64, "source=\"the cgroup has no memory limit\" limit=none"},
+		{"no cgroups", "", 0, memlimit.ErrCgroupsNotSupported, 0, "source=\"cgroups are not available\""},
+		{"a cgroup that cannot be read", "", 0, errors.New("no such file"), 0, "level=WARN msg=\"cannot read the memory limit of the cgroup"},
+		{"the environment", "100MiB", gibibyte, nil, 0, "source=GOMEMLIMIT limit=100MiB"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if t.Setenv("GOMEMLIMIT", tc.own); tc.own == "" {
@@ -40,7 +38,7 @@ func TestMemoryLimit(t *testing.T) {
 			}
 			debug.SetMemoryLimit(before)
 			var log bytes.Buffer
-			m := (&OperationOptions{memoryRatio: tc.ratio}).memoryLimit()
+			m := newMemoryLimit()
 			m.read = func() (uint64, error) { return tc.of, tc.err }
 			m.apply(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
 			want := tc.limit

@@ -20,7 +20,6 @@ type OperationOptions struct {
 	profiling       bool
 	tracingEndpoint string
 	tracingRatio    float64
-	memoryRatio     float64
 }
 
 // addFlags adds the flags to a command.
@@ -29,7 +28,6 @@ func (f *OperationOptions) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof/ on --ops-listen, only for callers on the same host, such as kubectl port-forward")
 	flags.StringVar(&f.tracingEndpoint, "tracing-endpoint", "", "URL of a collector that receives traces of reviews with OTLP over HTTP; the default path is /v1/traces")
 	flags.Float64Var(&f.tracingRatio, "tracing-sample-ratio", 0, "share of reviews to trace if the API server sends no trace with them, from 0 to 1; reviews with a sampled trace are always traced")
-	flags.Float64Var(&f.memoryRatio, "memory-limit-ratio", 0.9, "share of the cgroup's memory limit that becomes Go's soft memory limit, from 0 to 1; 0 sets none; GOMEMLIMIT in the environment takes precedence")
 }
 
 // validate adds the problems of the flags.
@@ -40,13 +38,8 @@ func (f *OperationOptions) validate(p *problems) {
 		}
 	}
 	p.needs(p.changed("tracing-endpoint"), "--tracing-endpoint", "tracing-sample-ratio")
-	for _, ratio := range []struct {
-		flag  string
-		value float64
-	}{{"tracing-sample-ratio", f.tracingRatio}, {"memory-limit-ratio", f.memoryRatio}} {
-		if math.IsNaN(ratio.value) || ratio.value < 0 || ratio.value > 1 {
-			p.add("--%s %g: must be from 0 to 1", ratio.flag, ratio.value)
-		}
+	if r := f.tracingRatio; math.IsNaN(r) || r < 0 || r > 1 {
+		p.add("--tracing-sample-ratio %g: must be from 0 to 1", r)
 	}
 }
 

@@ -58,7 +58,7 @@ type wiring struct {
 
 // Run reads and compiles the configuration, listens, and serves until ctx ends.
 func Run(ctx context.Context, f *Options, log *slog.Logger) error {
-	memory := f.Operations.memoryLimit()
+	memory := newMemoryLimit()
 	memory.apply(ctx, log)
 	access, err := f.access()
 	if err != nil {

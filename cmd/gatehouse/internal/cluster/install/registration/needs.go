@@ -1,7 +1,6 @@
 package registration
 
 import (
-	"maps"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -102,8 +101,8 @@ func everyRequest() *atomSet {
 	return &atomSet{atoms: map[atom]bool{{all, all, "*/*", string(admissionregistrationv1.AllScopes), all}: true}}
 }
 
-// boundedRules returns rules within MaxRules and maxResources that match at least the atoms. Each step gives up one more
-// distinction: versions, scopes, operations, resources, and groups at last.
+// boundedRules returns rules within MaxRules and maxResources that match at least the atoms. Where there are more, versions, scopes
+// and operations are not distinguished, and in the end nothing is.
 func (s *atomSet) boundedRules() []admissionregistrationv1.RuleWithOperations {
 	fits := func(rules []admissionregistrationv1.RuleWithOperations) bool {
 		names := 0
@@ -112,89 +111,16 @@ func (s *atomSet) boundedRules() []admissionregistrationv1.RuleWithOperations {
 		}
 		return len(rules) <= MaxRules && names <= maxResources
 	}
-	atoms := maps.Clone(s.atoms)
-	steps := []func(atom) []atom{
-		func(a atom) []atom { a.version = all; return []atom{a} },
-		func(a atom) []atom { a.scope = string(admissionregistrationv1.AllScopes); return []atom{a} },
-		nil, // operations, which depend on the others of the group
-		func(a atom) []atom { a.resource = "*/*"; return []atom{a} },
-		func(a atom) []atom { a.group = all; return []atom{a} },
+	rules := s.rules()
+	if fits(rules) {
+		return rules
 	}
-	rules := (&atomSet{atoms: maps.Clone(atoms)}).rules()
-	for _, widen := range steps {
-		if fits(rules) {
-			return rules
-		}
-		if widen == nil {
-			operations := map[string]map[string]bool{}
-			for a := range atoms {
-				if operations[a.group] == nil {
-					operations[a.group] = map[string]bool{}
-				}
-				operations[a.group][a.operation] = true
-			}
-			widen = func(a atom) (list []atom) {
-				for operation := range operations[a.group] {
-					a.operation = operation
-					list = append(list, a)
-				}
-				return list
-			}
-		}
-		wider := make(map[atom]bool, len(atoms))
-		for a := range atoms {
-			for _, b := range widen(a) {
-				wider[b] = true
-			}
-		}
-		atoms = wider
-		rules = (&atomSet{atoms: maps.Clone(atoms)}).rules()
-	}
-	return rules
-}
-
-// coverage finds whether an atom of a set covers another without comparing it with each.
-type coverage struct {
-	*atomSet
-
-	// These report whether any atom of the set has a wildcard there.
-	group, version, resource, scope, operation bool
-}
-
-func newCoverage(s *atomSet) *coverage {
-	c := &coverage{atomSet: s}
+	wider := atomSet{atoms: map[atom]bool{}}
 	for a := range s.atoms {
-		c.group, c.version, c.scope, c.operation = c.group || a.group == all, c.version || a.version == all, c.scope || a.scope == all, c.operation || a.operation == all
-		c.resource = c.resource || a.hasWildcardResource()
+		wider.atoms[atom{a.group, all, a.resource, string(admissionregistrationv1.AllScopes), all}] = true
 	}
-	return c
-}
-
-// covers reports whether an atom of the set covers this one. Other leaves out the atom itself.
-func (c *coverage) covers(a atom, other bool) bool {
-	orAll := func(value string, has bool) []string {
-		if has && value != all {
-			return []string{value, all}
-		}
-		return []string{value}
+	if rules = wider.rules(); fits(rules) {
+		return rules
 	}
-	resources := []string{a.resource}
-	if c.resource {
-		resources = a.coveringResources()
-	}
-	for _, group := range orAll(a.group, c.group) {
-		for _, version := range orAll(a.version, c.version) {
-			for _, scope := range orAll(a.scope, c.scope) {
-				for _, operation := range orAll(a.operation, c.operation) {
-					for _, resource := range resources {
-						b := atom{group, version, resource, scope, operation}
-						if c.atoms[b] && (!other || b != a) {
-							return true
-						}
-					}
-				}
-			}
-		}
-	}
-	return false
+	return everyRequest().rules()
 }

@@ -19,7 +19,7 @@ const maxNamed = 3
 
 // Sent is what the validating webhooks of an install send.
 type Sent struct {
-	*coverage
+	*atomSet
 
 	// hint is what the rules of a managed registration wait for, "" for one that people write.
 	hint string
@@ -35,12 +35,12 @@ func SentBy(configs []admissionregistrationv1.ValidatingWebhookConfiguration) *S
 			}
 		}
 	}
-	return &Sent{coverage: newCoverage(&sent)}
+	return &Sent{atomSet: &sent}
 }
 
 // Managed returns the same of a registration that Gatehouse manages. The hint is what it waits for, "" for nothing.
 func (s *Sent) Managed(hint string) *Sent {
-	return &Sent{s.coverage, cmp.Or(hint, "Gatehouse adds that to its webhook configurations within seconds")}
+	return &Sent{s.atomSet, cmp.Or(hint, "Gatehouse adds that to its webhook configurations within seconds")}
 }
 
 // NotSent returns remarks on the resources that a policy matches and for which no webhook is called at all. A resource

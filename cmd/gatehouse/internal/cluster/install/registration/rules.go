@@ -170,7 +170,7 @@ func (s *policySet) templates() atomSet {
 
 // maxAtoms is how many atoms a rule and a union of rules may have. It is far
 // above what policies say, and keeps the comparison of each with each short.
-const maxAtoms = 5000
+const maxAtoms = 2000
 
 const all = "*"
 
@@ -195,19 +195,6 @@ func resourceCovers(a, b string) bool {
 	resource, sub, _ := strings.Cut(a, "/")
 	otherResource, otherSub, _ := strings.Cut(b, "/")
 	return (resource == all || resource == otherResource) && (sub == all || sub == otherSub)
-}
-
-// hasWildcardResource reports whether the atom names resources or subresources by a wildcard.
-func (a atom) hasWildcardResource() bool { return strings.Contains(a.resource, all) }
-
-// coveringResources returns every way to name the resource of the atom in one that covers it.
-func (a atom) coveringResources() []string {
-	resource, sub, _ := strings.Cut(a.resource, "/")
-	list := []string{a.resource, resource + "/" + all, all + "/" + all}
-	if sub == "" {
-		return append(list, all)
-	}
-	return append(list, all+"/"+sub)
 }
 
 // coverPodCreation reports whether an atom matches the creation of pods.
@@ -274,17 +261,25 @@ func (s *atomSet) add(rule admissionregistrationv1.RuleWithOperations) (excluded
 	return slices.Compact(excluded)
 }
 
+// covers reports whether an atom of the set covers this one. Other leaves out the atom itself.
+func (s *atomSet) covers(a atom, other bool) bool {
+	for b := range s.atoms {
+		if b.covers(a) && (!other || b != a) {
+			return true
+		}
+	}
+	return false
+}
+
 // removeCovered removes the atoms that one of other covers.
 func (s *atomSet) removeCovered(other *atomSet) {
-	c := newCoverage(other)
-	maps.DeleteFunc(s.atoms, func(a atom, _ bool) bool { return c.covers(a, false) })
+	maps.DeleteFunc(s.atoms, func(a atom, _ bool) bool { return other.covers(a, false) })
 }
 
 // rules are as few rules as show plainly what the atoms are about: one for each
 // combination of group, version, scope and operations, in a fixed order.
 func (s *atomSet) rules() []admissionregistrationv1.RuleWithOperations {
-	c := newCoverage(s)
-	maps.DeleteFunc(s.atoms, func(a atom, _ bool) bool { return c.covers(a, true) })
+	maps.DeleteFunc(s.atoms, func(a atom, _ bool) bool { return s.covers(a, true) })
 	// First the operations of each resource, then the resources with the same
 	// operations.
 	operations := map[atom][]string{}
