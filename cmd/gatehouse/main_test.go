@@ -3,11 +3,9 @@ package main
 import (
 	"net"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"golang.org/x/tools/txtar"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
@@ -37,23 +35,4 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 	})
-}
-
-// TestGuideShowsLint keeps the guide's output equal to what is tested.
-func TestGuideShowsLint(t *testing.T) {
-	t.Parallel()
-	script, err := txtar.ParseFile("testdata/script/lint.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	guide, err := os.ReadFile("../../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range script.Files {
-		if file.Name == "broken.txt" && strings.Contains(string(guide), "$ gatehouse lint --config broken\n"+strings.TrimSpace(string(file.Data))+"\n```") {
-			return
-		}
-	}
-	t.Error("docs/configuration.md does not show what lint prints for the broken configuration")
 }

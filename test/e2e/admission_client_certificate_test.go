@@ -15,13 +15,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
-// admissionConfiguration writes the files in docs/certificates.md, with other paths and another name of the user, and
+// admissionConfiguration writes the files in docs/tasks/require-client-certificates.md, with other paths and another name of the user, and
 // returns the flag of kube-apiserver that goes with them.
 func admissionConfiguration(t *testing.T, user, certificate, key string) string {
 	t.Helper()
 	root, err := support.Root()
 	must(t, err)
-	document, err := os.ReadFile(filepath.Join(root, "docs", "certificates.md"))
+	document, err := os.ReadFile(filepath.Join(root, "docs", "tasks", "require-client-certificates.md"))
 	must(t, err)
 	dir := t.TempDir()
 	const hosts = "/etc/kubernetes/gatehouse"

@@ -284,7 +284,7 @@ func TestRegistrationUnderChange(t *testing.T) {
 	}
 }
 
-// An install that does not manage its registration becomes one that does, as docs/registration.md says for GitOps: at every
+// An install that does not manage its registration becomes one that does, as docs/tasks/deploy-with-gitops.md says: at every
 // step what its policies match is sent.
 func TestRegistrationIsTakenOver(t *testing.T) {
 	w := newWorld(t)

@@ -3,7 +3,6 @@ package incluster
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,65 +12,50 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
-// What the documents for platform teams show is what happens: every command of their console blocks is run on a real API
-// server, in the order of the sections that are named here, and prints what stands below it. YAML blocks that begin with
-// the name of a file are that file.
+// TestGuides runs the commands of administrators' tasks on a real API server: every ```sh cluster block of the pages below, in their
+// order, prints what stands below it, in which "..." is any text. A ```yaml block with the name of a file is that file.
 //
-// UPDATE_GOLDEN=1 writes what is printed into the documents.
+// UPDATE_GOLDEN=1 writes what is printed into the pages.
 func TestGuides(t *testing.T) {
 	t.Parallel()
-	const installation, resources = "installation.md", "custom-resources.md"
-	with := map[string][]string{}
 	for name, test := range map[string]struct {
-		document string
-		sections []string
-		// installed reports whether Gatehouse is there before.
-		installed bool
+		pages []string
+		// prepare makes what the pages need.
+		prepare func(t *testing.T, s *site)
 	}{
-		"kubectl":   {installation, []string{"With kubectl", "Verify", "Configuration", "Upgrading", "Removing with kubectl"}, false},
-		"helm":      {installation, []string{"With Helm", "Removing with Helm"}, false},
-		"outage":    {installation, []string{"What nobody can lock"}, true},
-		"resources": {resources, nil, true},
+		"kubectl": {[]string{"install-with-kubectl", "configure-from-files", "upgrade", "uninstall"}, func(*testing.T, *site) {}},
+		"outage":  {[]string{"get-past-gatehouse"}, breakDown},
+		"resources": {[]string{"configure-with-kubectl", "debug-a-custom-resource"}, func(t *testing.T, s *site) {
+			t.Helper()
+			s.install(t)
+		}},
 	} {
-		with[test.document] = append(with[test.document], test.sections...)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newGuide(t, test.document)
-			if test.installed {
-				g.site.install(t)
+			g := newGuide(t)
+			test.prepare(t, g.site)
+			for _, page := range test.pages {
+				g.runPage(t, page)
 			}
-			if name == "outage" { // which needs a policy that fails closed
-				must(t, g.site.apply(t.Context(), podPolicy))
-				err := g.site.kubectl(t.Context(), "", "wait", "--for=condition=Degraded=False", "--timeout", deadline.String(), "admissionpolicy/pods")
-				must(t, err)
-			}
-			for i, part := range g.parts {
-				if len(test.sections) == 0 || slices.Contains(test.sections, part.section) {
-					g.runPart(t, &g.parts[i])
-				}
-			}
-			g.writeBack(t)
 		})
 	}
-	t.Run("every command is run", func(t *testing.T) {
-		for _, document := range []string{installation, resources} {
-			sections := with[document]
-			for _, part := range readGuide(t, document) {
-				if len(part.commands) > 0 && len(sections) > 0 && !slices.Contains(sections, part.section) {
-					t.Errorf("%s: nobody runs the commands below %q", document, part.section)
-				}
-			}
-			for _, section := range sections {
-				if !slices.ContainsFunc(readGuide(t, document), func(p guidePart) bool { return p.section == section }) {
-					t.Errorf("%s: there is nothing to do below %q", document, section)
-				}
-			}
-		}
-	})
+}
+
+// breakDown stops all replicas while a policy that fails closed is registered.
+func breakDown(t *testing.T, s *site) {
+	t.Helper()
+	s.install(t)
+	must(t, s.apply(t.Context(), podPolicy))
+	for _, args := range [][]string{
+		{"wait", "--for=condition=Degraded=False", "--timeout", deadline.String(), "admissionpolicy/pods"},
+		{"-n", "gatehouse-system", "scale", "deployment/gatehouse", "--replicas=0"},
+		{"-n", "gatehouse-system", "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=server", "--timeout", deadline.String()},
+	} {
+		must(t, s.kubectl(t.Context(), "", args...))
+	}
 }
 
 // podPolicy is a policy about pods, which allows all.
@@ -85,105 +69,77 @@ spec:
   validationActions: [Deny]
 `
 
-// guidePart is a block of a document: a file, or commands with what they print.
+// guidePart is a block of a page: a file, or commands with what they print.
 type guidePart struct {
-	section string
-	// text is the block as it is in the document, between its fences.
-	text     string
-	file     string
-	commands []guideCommand
+	file, text string
+	commands   string
+	// output is the block with what the commands print, if there is one, and begin its first line.
+	output            []string
+	begin             int
+	indentation, page string
 }
 
-type guideCommand struct{ line, output string }
-
-// guide is a document that is tried out.
+// guide is a cluster, and a directory in which commands run as for a reader who has cloned the repository.
 type guide struct {
-	site           *site
-	path           string
-	parts          []guidePart
-	dir            string
-	environment    []string
-	update, differ bool
+	site        *site
+	dir         string
+	environment []string
+	update      bool
 }
 
-func guidePath(document string) string { return filepath.Join("..", "..", "docs", document) }
+func guidePath(page string) string { return filepath.Join("..", "..", "docs", "tasks", page+".md") }
 
-// readGuide reads the blocks of a document that are to be tried out.
-func readGuide(t *testing.T, document string) []guidePart {
+var guideFence = regexp.MustCompile("^( *)```(\\w*) ?(.*)$")
+
+// readGuide reads the blocks of a page that are to be run.
+func readGuide(t *testing.T, page string) []guidePart {
 	t.Helper()
-	text, err := os.ReadFile(guidePath(document))
+	text, err := os.ReadFile(guidePath(page))
 	must(t, err)
-	var (
-		parts   []guidePart
-		section string
-	)
-	named := regexp.MustCompile(`^# ([\w./-]+\.ya?ml)\n`)
+	var parts []guidePart
 	lines := strings.Split(string(text), "\n")
 	for i := 0; i < len(lines); i++ {
-		if title, ok := strings.CutPrefix(strings.TrimLeft(lines[i], "#"), " "); ok && strings.HasPrefix(lines[i], "##") {
-			section = title
-		}
-		kind, ok := strings.CutPrefix(lines[i], "```")
-		if !ok {
+		fence := guideFence.FindStringSubmatch(lines[i])
+		if fence == nil {
 			continue
 		}
-		end := i + 1
-		for end < len(lines) && lines[end] != "```" {
-			end++
+		begin := i + 1
+		for i++; i < len(lines) && lines[i] != fence[1]+"```"; i++ {
+			lines[i] = strings.TrimPrefix(lines[i], fence[1])
 		}
-		part := guidePart{section: section, text: strings.Join(lines[i+1:end], "\n") + "\n"}
-		i = end
-		switch kind {
-		case "yaml":
-			if name := named.FindStringSubmatch(part.text); name != nil {
-				part.file = name[1]
-				parts = append(parts, part)
+		block := lines[begin:i]
+		switch language, parameter := fence[2], fence[3]; {
+		case language == "yaml" && parameter != "":
+			parts = append(parts, guidePart{file: parameter, text: strings.Join(block, "\n") + "\n"})
+		case language == "sh" && parameter == "cluster":
+			part := guidePart{commands: strings.Join(block, "\n") + "\n", indentation: fence[1], page: page}
+			next := i + 1
+			for next < len(lines) && lines[next] == "" {
+				next++
 			}
-		case "console":
-			part.commands = guideCommands(part.text)
+			if next < len(lines) && lines[next] == fence[1]+"```console" {
+				part.begin = next + 1
+				for i = next + 1; i < len(lines) && lines[i] != fence[1]+"```"; i++ {
+					part.output = append(part.output, strings.TrimPrefix(lines[i], fence[1]))
+				}
+			}
 			parts = append(parts, part)
 		}
 	}
 	return parts
 }
 
-// guideCommands are those of a console block. A line that ends in a backslash goes on in the next.
-func guideCommands(text string) []guideCommand {
-	var commands []guideCommand
-	continued := false
-	for line := range strings.Lines(text) {
-		command, first := strings.CutPrefix(line, "$ ")
-		switch {
-		case first:
-			commands = append(commands, guideCommand{line: command})
-		case continued:
-			commands[len(commands)-1].line += line
-		case len(commands) > 0:
-			commands[len(commands)-1].output += line
-		}
-		continued = (first || continued) && strings.HasSuffix(line, "\\\n")
-	}
-	return commands
-}
-
-// newGuide makes a cluster, and a directory in which commands are run as somebody would who has cloned the repository.
-func newGuide(t *testing.T, document string) *guide {
+func newGuide(t *testing.T) *guide {
 	t.Helper()
 	s := newSite(t)
 	must(t, s.CreateNamespace(t.Context(), "shop", map[string]string{"logs": "shipped"}))
-	g := &guide{site: s, path: guidePath(document), parts: readGuide(t, document), dir: t.TempDir(), update: os.Getenv("UPDATE_GOLDEN") != ""}
-	root, err := support.Root()
-	must(t, err)
-	must(t, os.Symlink(filepath.Join(root, "manifests"), filepath.Join(g.dir, "manifests")))
+	g := &guide{site: s, dir: t.TempDir(), update: os.Getenv("UPDATE_GOLDEN") != ""}
 	must(t, os.WriteFile(filepath.Join(g.dir, "install.yaml"), []byte(s.rendered(t, "--set", "image.repository=registry.example/gatehouse")), 0o600))
 	binary, err := gatehouse.Binary()
 	must(t, err)
 	programs := t.TempDir()
 	kubectl := s.Kubectl(t.Context())
-	links := map[string]string{"gatehouse": binary, "kubectl": kubectl.Path}
-	links["helm"], err = support.Built("installers", "installers", "helm")
-	must(t, err)
-	for name, path := range links {
+	for name, path := range map[string]string{"gatehouse": binary, "kubectl": kubectl.Path} {
 		must(t, os.Symlink(path, filepath.Join(programs, name)))
 	}
 	home := t.TempDir()
@@ -194,34 +150,70 @@ func newGuide(t *testing.T, document string) *guide {
 	return g
 }
 
-// runPart makes a file, or runs commands and looks at what they print.
-func (g *guide) runPart(t *testing.T, part *guidePart) {
+// runPage makes the files of a page, runs its commands, and compares what they print.
+func (g *guide) runPage(t *testing.T, page string) {
 	t.Helper()
-	if part.file != "" {
-		path := filepath.Join(g.dir, part.file)
-		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		must(t, os.WriteFile(path, []byte(part.text), 0o600))
-		return
+	parts := readGuide(t, page)
+	commands := 0
+	for i := range parts {
+		part := &parts[i]
+		if part.file != "" {
+			path := filepath.Join(g.dir, part.file)
+			must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			must(t, os.WriteFile(path, []byte(part.text), 0o600))
+			continue
+		}
+		commands++
+		got := g.run(t, part)
+		if part.begin == 0 || part.matches(got) {
+			continue
+		}
+		if want := strings.Join(part.output, "\n"); !g.update || strings.Contains(want, "...") {
+			t.Errorf("%s:\n%sprinted\n%s\nwant\n%s", page, part.commands, got, want)
+			continue
+		}
+		part.write(t, got)
 	}
-	for i := range part.commands {
-		command := &part.commands[i]
-		got := g.run(t, command)
-		if normalize(got) == normalize(command.output) {
-			continue
-		}
-		if !g.update {
-			t.Errorf("%s, %q:\n$ %sprinted\n%swant\n%s", filepath.Base(g.path), part.section, command.line, got, command.output)
-			continue
-		}
-		command.output, g.differ = got, true
+	if commands == 0 {
+		t.Errorf("%s has no commands", page)
 	}
 }
 
-// run runs a command. One that only looks is run again until it prints what it should, because much of what it looks at
-// comes about some time after what led to it.
-func (g *guide) run(t *testing.T, command *guideCommand) string {
+// write writes what the commands print into the page, if it has as many lines as before.
+func (p *guidePart) write(t *testing.T, output string) {
 	t.Helper()
-	looks := regexp.MustCompile(`^kubectl( -n \S+)? (get|wait|rollout status)\b|--dry-run=server`).MatchString(command.line)
+	path := guidePath(p.page)
+	text, err := os.ReadFile(path)
+	must(t, err)
+	now := strings.Split(strings.TrimRight(output, "\n"), "\n")
+	if len(now) != len(p.output) {
+		t.Errorf("%s:\n%sprints another number of lines: write them into the page:\n%s", p.page, p.commands, output)
+		return
+	}
+	lines := strings.Split(string(text), "\n")
+	for i, line := range now {
+		lines[p.begin+i] = strings.TrimRight(p.indentation+line, " ")
+	}
+	must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
+}
+
+// matches reports whether an output is the one of the page.
+func (p *guidePart) matches(output string) bool {
+	want := regexp.QuoteMeta(normalize(strings.Join(p.output, "\n")))
+	const some = `\.\.\.`
+	want = strings.NewReplacer(some+"\n", `(.*\n)?`, "\n"+some, `(\n.*)?`, some, ".*").Replace(want)
+	return regexp.MustCompile(`(?s)^\s*` + want + `\s*$`).MatchString(normalize(output))
+}
+
+// run runs commands. Those that only look are run again until they print what they should, because much of what they look at
+// comes about some time after what led to it.
+func (g *guide) run(t *testing.T, part *guidePart) string {
+	t.Helper()
+	looks := regexp.MustCompile(`^(kubectl( -n \S+)? (get|wait|rollout status)\b.*|.*--dry-run=server)$`)
+	again := part.begin > 0
+	for line := range strings.Lines(part.commands) {
+		again = again && looks.MatchString(strings.TrimSpace(line))
+	}
 	patience := deadline
 	if g.update {
 		patience = 15 * time.Second
@@ -231,8 +223,8 @@ func (g *guide) run(t *testing.T, command *guideCommand) string {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		got := g.once(t, command.line)
-		if !looks || normalize(got) == normalize(command.output) {
+		got := g.once(t, part.commands)
+		if !again || part.matches(got) {
 			return got
 		}
 		select {
@@ -251,27 +243,6 @@ func (g *guide) once(t *testing.T, line string) string {
 	shell.Stdout, shell.Stderr = &output, &output
 	_ = shell.Run() // what it prints tells
 	return output.String()
-}
-
-// writeBack writes what was printed into the document.
-func (g *guide) writeBack(t *testing.T) {
-	t.Helper()
-	if !g.update || !g.differ {
-		return
-	}
-	text, err := os.ReadFile(g.path)
-	must(t, err)
-	for _, part := range g.parts {
-		if len(part.commands) == 0 {
-			continue
-		}
-		var now strings.Builder
-		for _, command := range part.commands {
-			fmt.Fprintf(&now, "$ %s%s", command.line, command.output)
-		}
-		text = bytes.Replace(text, []byte("```console\n"+part.text+"```\n"), []byte("```console\n"+now.String()+"```\n"), 1)
-	}
-	must(t, os.WriteFile(g.path, text, 0o600))
 }
 
 // normalize returns what of an output does not differ from one time to the next: neither moments, ages, addresses, names that are

@@ -47,30 +47,31 @@ func TestInstall(t *testing.T) {
 	})
 }
 
-// TestPage: the first page about installing shows commands of the script, in its order.
-func TestPage(t *testing.T) {
+// TestPages has the tasks about installing show commands of the script, in its order.
+func TestPages(t *testing.T) {
 	t.Parallel()
-	document, err := os.ReadFile("../../docs/installation.md")
-	must(t, err)
 	script, err := os.ReadFile("testdata/script/install.txtar")
 	must(t, err)
-	rest := strings.NewReplacer("exec ", "", "$REGISTRY", "registry.example", "$OLD", "0.1.0", "$NEW", "0.1.0", "${NEW}", "0.1.0", "${ARCH}", "amd64").Replace(string(script))
-	page, _, _ := strings.Cut(strings.ReplaceAll(string(document), "\\\n  ", ""), "\n## ")
-	commands := 0
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(page, -1) {
-		for line := range strings.Lines(block[1]) {
-			commands++
-			var found bool
-			line = strings.TrimSpace(line)
-			if _, rest, found = strings.Cut(rest, "\n"+line); !found {
-				t.Fatalf("the script does not run this, or not in this place:\n%s", line)
+	run := strings.NewReplacer("exec ", "", "$REGISTRY", "registry.example", "$OLD", "0.1.0", "$NEW", "0.1.0", "${NEW}", "0.1.0", "${ARCH}", "amd64").Replace(string(script))
+	for page, want := range map[string]int{"install": 7, "install-with-kubectl": 4, "install-the-command": 3} {
+		text, err := os.ReadFile(filepath.Join("../../docs/tasks", page+".md"))
+		must(t, err)
+		rest, commands := run, 0
+		for _, block := range regexp.MustCompile("(?s)\n```sh \\w+\n(.*?)```").FindAllStringSubmatch(strings.ReplaceAll(string(text), "\\\n  ", ""), -1) {
+			for line := range strings.Lines(block[1]) {
+				commands++
+				var found bool
+				line = strings.TrimSpace(line)
+				if _, rest, found = strings.Cut(rest, "\n"+line); !found {
+					t.Fatalf("%s: the script does not run this, or not in this place:\n%s", page, line)
+				}
+				// The end of the line may have more flags.
+				rest = "\n" + rest
 			}
-			// The end of the line may have more flags.
-			rest = "\n" + rest
 		}
-	}
-	if lines := strings.Count(page, "\n"); commands < 10 || lines > 50 {
-		t.Errorf("the first page has %d commands and %d lines, want at least 10, and what fits a screen", commands, lines)
+		if commands != want {
+			t.Errorf("%s has %d commands, want %d", page, commands, want)
+		}
 	}
 }
 

@@ -143,7 +143,7 @@ func (p *configurationProblems) checkGuard(spec *Spec) {
 		field := fmt.Sprintf("guard.allowedGroups[%d]", i)
 		switch f := guard.CheckName(allowed.Name); {
 		case guard.IsBreakGlass(allowed.Name):
-			p.error(field+".name", quote(allowed.Name)+" cannot be given by a source of identities", "a cluster administrator uses it for one command, by impersonation: see docs/registration.md")
+			p.error(field+".name", quote(allowed.Name)+" cannot be given by a source of identities", "a cluster administrator uses it for one command, by impersonation: see docs/tasks/get-past-gatehouse.md")
 		case guard.IsNeverAllowed(allowed.Name):
 			p.error(field+".name", quote(allowed.Name)+" is given by the API server itself", "every user whom a webhook authenticates gets system:authenticated")
 		case f == "":

@@ -430,10 +430,12 @@ type PolicyConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// CELCompatibilityVersion is the Kubernetes version, such as "1.36", whose CEL
-	// functions and rules apply to expressions of policies.
+	// functions and rules apply to expressions of policies. The default is "1.36". It
+	// needs quotes: YAML reads 1.30 as the number 1.3.
 	CELCompatibilityVersion string `json:"celCompatibilityVersion,omitempty"`
 	// RequestCostBudget is the maximum CEL cost of all policies together for one
-	// request. Evaluations beyond it cannot be decided.
+	// request. Evaluations beyond it cannot be decided. The default is 100,000,000,
+	// as much as the API server allows for ten bindings.
 	RequestCostBudget *int64 `json:"requestCostBudget,omitempty"`
 	// Exceptions defines the namespaces in which exceptions take effect.
 	Exceptions ExceptionRules `json:"exceptions,omitzero"`

@@ -156,7 +156,7 @@ func (f *probeFlags) checkURL() error {
 }
 
 // noClientCertificate is the warning about servers without --client-ca.
-const noClientCertificate = "Gatehouse asks for no client certificate, so that API servers compete with strangers for memory and connections (hint: set --client-ca, in the chart authentication.clientCASecret, and give API servers a certificate, see docs/certificates.md#client-certificates-on-admission)"
+const noClientCertificate = "Gatehouse asks for no client certificate, so that API servers compete with strangers for memory and connections (hint: set --client-ca, in the chart authentication.clientCASecret, and give API servers a certificate, see docs/tasks/require-client-certificates.md)"
 
 // run tries until every webhook answers or the time is over, and prints the last attempt.
 func (f *probeFlags) run(ctx context.Context, client certs.Client, s cli.Streams) error {

@@ -178,7 +178,7 @@ func (v *checkedViolation) helpURI() string {
 	case schemaKind:
 		return build.DocsURL("tasks/check-manifests", "if-it-does-not-work")
 	default: // a document of Gatehouse
-		return build.DocsURL("configuration", "documents")
+		return build.DocsURL("tasks/configure-from-files", "1-write-documents")
 	}
 }
 

@@ -340,10 +340,10 @@ func (r *lintReport) results() (all []report.Result) {
 		switch {
 		case d.Severity == diagnostic.Error:
 			result.Level = report.Error
-			result.Rule, result.HelpURI = "invalid", build.DocsURL("configuration", "lint")
+			result.Rule, result.HelpURI = "invalid", build.DocsURL("tasks/lint", "1-lint-a-directory")
 			result.Description = "The document is invalid, and serve rejects the configuration."
 		case d.Code == "":
-			result.Rule, result.HelpURI = "no-effect", build.DocsURL("configuration", "lint")
+			result.Rule, result.HelpURI = "no-effect", build.DocsURL("tasks/lint", "if-it-does-not-work")
 			result.Description = "Something in the document has no effect, or not the one that its author may expect."
 		default:
 			result.Description = "A likely mistake: " + lint.Summary(lint.Code(d.Code)) + "."

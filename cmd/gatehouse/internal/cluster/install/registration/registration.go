@@ -7,7 +7,7 @@
 //
 // The documents must never lock a cluster. So requests that a cluster needs to start are
 // never sent to Gatehouse, its own namespace is excluded, and nothing fails closed unless
-// it was requested: see docs/registration.md.
+// it was requested: see docs/concepts/what-the-api-server-sends.md.
 package registration
 
 import (
