@@ -12,13 +12,12 @@ import (
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
-// Failure is one way in which a pod fails a check, or part of what makes that dangerous:
-// another program, or one that reaches more, is another failure.
+// Failure is one way in which a pod fails a check.
 type Failure struct {
-	// Part is the container or volume that fails, and "" is the pod.
+	// Part is the container that fails ("containers/app"), and "" is the pod or a volume.
 	Part string
-	// Program is what runs in the container, and with what: see addPrograms.
-	Program string
+	// Text is what fails, where the detail does not say it: a volume, or sysctls.
+	Text string
 	// Detail is what upstream says is wrong.
 	Detail string
 }
@@ -31,9 +30,7 @@ type Failures map[string]map[Failure]bool
 //
 // Each container and volume is evaluated alone, with the fields of the pod that decide
 // about containers. Lists of the pod, its sysctls and annotations, are evaluated once,
-// so that the work grows with the size of the pod and not with its square. What the pod
-// or a volume of it violates concerns every container: then the programs of all are
-// compared too.
+// so that the work grows with the size of the pod and not with its square.
 func (e *Evaluator) Failures(ctx context.Context, level Level, pod *Pod, object rawjson.Value) (Failures, error) {
 	out := Failures{}
 	add := func(check string, f Failure) {
@@ -48,7 +45,7 @@ func (e *Evaluator) Failures(ctx context.Context, level Level, pod *Pod, object 
 	// Upstream's details name volumes and sysctls and not what they are.
 	sysctls := string(object.Get("spec", "securityContext", "sysctls"))
 	for _, v := range e.Violations(level, meta, &bare) {
-		add(v.Check, Failure{Part: sysctls, Detail: v.Detail})
+		add(v.Check, Failure{Text: sysctls, Detail: v.Detail})
 	}
 	if bare.SecurityContext != nil {
 		security := *bare.SecurityContext
@@ -63,14 +60,10 @@ func (e *Evaluator) Failures(ctx context.Context, level Level, pod *Pod, object 
 			one := bare
 			one.Volumes = spec.Volumes[i : i+1]
 			for _, v := range e.Violations(level, &metav1.ObjectMeta{}, &one) {
-				add(v.Check, Failure{Part: string(volume), Detail: v.Detail})
+				add(v.Check, Failure{Text: string(volume), Detail: v.Detail})
 			}
 		}
 	}
-	for _, failures := range out {
-		addPrograms(failures, object, nil)
-	}
-	failing := map[string]map[string]bool{}
 	annotations := annotationsByContainer(meta.Annotations)
 	for _, list := range [...]struct {
 		name string
@@ -102,15 +95,8 @@ func (e *Evaluator) Failures(ctx context.Context, level Level, pod *Pod, object 
 			part := list.name + "/" + name
 			for _, v := range e.Violations(level, &metav1.ObjectMeta{Annotations: annotations[name]}, &one) {
 				add(v.Check, Failure{Part: part, Detail: v.Detail})
-				if failing[v.Check] == nil {
-					failing[v.Check] = map[string]bool{}
-				}
-				failing[v.Check][part] = true
 			}
 		}
-	}
-	for check, parts := range failing {
-		addPrograms(out[check], object, parts)
 	}
 	return out, nil
 }

@@ -90,10 +90,10 @@ func existedBefore(t target, result *ruleResult) bool {
 	}
 	// A privilege is as dangerous as the program that has it.
 	if path, isPod := r.podPath(); isPod && result.readsPrivileges(path) {
-		if r.samePrograms == nil {
-			r.samePrograms = new(podsecurity.SamePrograms(object.Get(path...), old.Get(path...)))
+		if r.keepsPower == nil {
+			r.keepsPower = new(podsecurity.KeepsPower(object.Get(path...), old.Get(path...), nil))
 		}
-		if !*r.samePrograms {
+		if !*r.keepsPower {
 			return false
 		}
 	}

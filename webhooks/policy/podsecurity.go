@@ -188,7 +188,8 @@ func (p *podSecurity) violations(r *request, level podsecurity.Level) ([]podsecu
 }
 
 // failedBefore reports whether the pod of an earlier request failed the check in every way
-// in which it fails it now: as a whole, or by containers of the same names and programs.
+// in which it fails it now, and what fails has no more power than it had. What the pod or a
+// volume violates concerns every container.
 func (p *podSecurity) failedBefore(now, earlier *request, s *standardResult) bool {
 	before, err := p.failures(earlier, s.level)
 	if err != nil {
@@ -198,12 +199,22 @@ func (p *podSecurity) failedBefore(now, earlier *request, s *standardResult) boo
 	if err != nil {
 		return false
 	}
+	parts := map[string]bool{}
 	for f := range after[s.violation.Check] {
 		if !before[s.violation.Check][f] {
 			return false
 		}
+		parts[f.Part] = true
 	}
-	return true
+	if parts[""] {
+		parts = nil
+	}
+	object, err := now.object.json()
+	if err != nil {
+		return false
+	}
+	old, err := earlier.object.json()
+	return err == nil && podsecurity.KeepsPower(object, old, parts)
 }
 
 // podFailures are the failures of a pod for each check of a level.

@@ -51,9 +51,9 @@ type request struct {
 	podRead   *podsecurity.Pod
 	// podFailures are those of podRead, of the level that was asked for last.
 	podFailures podFailures
-	// samePrograms reports whether the pod runs what that of the baseline ran, nil until a rule asks.
-	samePrograms *bool
-	values       requestValues
+	// keepsPower reports whether the pod has no more power than that of the baseline, nil until a rule asks.
+	keepsPower *bool
+	values     requestValues
 	// earlier is the request by which the object before the update is judged, nil
 	// if there is none. It is made by baseline.
 	earlier     *request

@@ -154,8 +154,9 @@ type AdmissionPolicySpec struct {
 	// old object violated the rule in the same way, everything that the rule and the match
 	// conditions read is unchanged, and they read neither oldObject nor the authorizer nor
 	// the user. A list may lose elements if each of them must satisfy the rule. For Pod
-	// Security, and rules that read a securityContext, a host path or a host namespace, all
-	// containers must keep their programs. With Deny, every violation counts.
+	// Security, and rules that read a securityContext, a host path or a host namespace, the
+	// pod's spec must be the same, but for probes' numbers, CPU and memory, pull policies,
+	// grace periods, and a securityContext that allows less. With Deny, every violation counts.
 	// +optional
 	// +kubebuilder:default=Allow
 	// +kubebuilder:validation:Enum=Allow;Deny
