@@ -65,13 +65,15 @@ const (
 	ReasonWritten = "RegistrationWritten"
 	// ReasonOverwritten is a registration that another client changed, and that was restored.
 	ReasonOverwritten = "RegistrationOverwritten"
+	// ReasonNotIncluded is what policies match and a registration may not send, because the install does not include it.
+	ReasonNotIncluded = "RequestsNotIncluded"
 	// ReasonWriteFailed is a registration that cannot be written.
 	ReasonWriteFailed = "RegistrationWriteFailed"
 )
 
 // IsWarning reports whether the event needs attention.
 func (e *Event) IsWarning() bool {
-	return e.Err != nil || e.Reason == ReasonRecovered || e.Reason == ReasonOverwritten
+	return e.Err != nil || e.Reason == ReasonRecovered || e.Reason == ReasonOverwritten || e.Reason == ReasonNotIncluded
 }
 
 // EventOf returns an event about active certificates. NotAfter is the expiry of the one

@@ -189,24 +189,34 @@ func TestRegistrationFollowsPolicies(t *testing.T) {
 		t.Errorf("the API server sends %g requests that no policy matches", after-before)
 	}
 
+	// What the install does not include is not sent, and the policy says so.
+	must(t, w.apply(t.Context(), policyAbout("hidden", "secrets", "Fail")))
+	w.hasConditions(t, "admissionpolicy", "", "hidden", inUse, "NotSent", "secrets:CREATE: not sent to Gatehouse", "webhooks.includeResources")
+	m.hasRules(t, maps)
+	m.includes(t, "=*")
+	m.hasRules(t, map[string][]string{"fail.validate": {"/configmaps CREATE", "/secrets CREATE"}})
+	w.hasConditions(t, "admissionpolicy", "", "hidden", inUse, healthy)
+	m.isWide(t, "/webhooks/0/rules") // what is listed may be sent
+
 	// Everything else, by what fails open, and pods, by a profile.
 	everything := strings.Replace(policyAbout("all", `"*/*"`, "Ignore"), `apiGroups: [""]`, `apiGroups: ["*"]`, 1)
 	must(t, w.apply(t.Context(), everything+profileNamed("logs")))
 	m.hasRules(t, map[string][]string{
-		"fail.validate": {"/configmaps CREATE"}, "ignore.validate": {"*/*/* CREATE"},
+		"fail.validate": {"/configmaps CREATE", "/secrets CREATE"}, "ignore.validate": {"*/*/* CREATE"},
 		"asked.mutate": {"/pods CREATE"}, "default.mutate": {"/pods CREATE"},
 	})
 	w.hasConditions(t, "admissionpolicy", "", "all", inUse, "Degraded=True/Warnings", "every request is sent that may be")
 	w.hasConditions(t, "sidecarprofile", "", "logs", inUse, healthy)
 	w.sidecarImages(t, "x")
 	must(t, w.CreateNamespace(t.Context(), "locked", nil))
-	for _, args := range [][]string{{"delete", "admissionpolicy", "all"}, {"delete", "sidecarprofile", "logs"}} {
+	for _, args := range [][]string{{"delete", "admissionpolicy", "all", "hidden"}, {"delete", "sidecarprofile", "logs"}} {
 		output, err := w.Kubectl(t.Context(), args...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, output)
 		}
 	}
 	m.hasRules(t, maps)
+	m.includes(t, "-")
 
 	m.isRestored(t)
 	m.isGuarded(t)
@@ -222,6 +232,46 @@ func TestRegistrationFollowsPolicies(t *testing.T) {
 	if _, err := m.rules(t.Context()); !apierrors.IsNotFound(err) {
 		t.Errorf("after uninstall, there are rules: %v", err)
 	}
+}
+
+// includes lists in both registrations which restricted resources may be sent: "=NAMES", or "-" for none.
+func (m *managedInstall) includes(t *testing.T, value string) {
+	t.Helper()
+	output, err := m.Kubectl(t.Context(), "annotate", "mutatingwebhookconfiguration/gatehouse", "validatingwebhookconfiguration/gatehouse", "gatehouse.dev/included-resources"+value).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+}
+
+// account returns a client with the token of the account. Not kubectl, which gets what it patches: the account may not.
+func (m *managedInstall) account(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	access, err := clientcmd.BuildConfigFromFlags("", strings.TrimPrefix(m.kubeconfig(t, ""), "--kubeconfig="))
+	must(t, err)
+	client, err := kubernetes.NewForConfig(access)
+	must(t, err)
+	return client
+}
+
+// guardedPatch tries a patch of a registration.
+func guardedPatch(t *testing.T, client kubernetes.Interface, kind, text string) error {
+	t.Helper()
+	return client.AdmissionregistrationV1().RESTClient().Patch(types.JSONPatchType).Resource(kind).Name("gatehouse").
+		VersionedParams(&metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, metav1.ParameterCodec).Body([]byte(text)).Do(t.Context()).Error()
+}
+
+// ruleOf is a rule for everything that happens to a resource.
+func ruleOf(group, resources string) string {
+	return fmt.Sprintf(`{"apiGroups":["%s"],"apiVersions":["*"],"operations":["*"],"resources":["%s"]}`, group, resources)
+}
+
+// isWide has the account write the widest rules for validation.
+func (m *managedInstall) isWide(t *testing.T, path string) {
+	t.Helper()
+	client := m.account(t)
+	support.Eventually(t, "wide rules", func() error {
+		return guardedPatch(t, client, "validatingwebhookconfigurations", fmt.Sprintf(`[{"op":"replace","path":%q,"value":[%s]}]`, path, ruleOf("*", "*/*")))
+	})
 }
 
 // isRestored takes the rules by force, as a person or a GitOps tool does, and removes them, and writes as a leader does that does not
@@ -244,6 +294,13 @@ func (m *managedInstall) isRestored(t *testing.T) {
 		t.Fatalf("%v: %s", err, output)
 	}
 	m.hasRules(t, ours)
+	// Wider rules than anything needs are narrowed.
+	output, err = m.Kubectl(t.Context(), "patch", "mutatingwebhookconfiguration", "gatehouse", "--type=json",
+		`--patch=[{"op":"add","path":"/webhooks/2/rules","value":[`+ruleOf("*", "*/*")+`]}]`).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	m.hasRules(t, ours)
 	if err := apply("gatehouse", `,"resourceVersion":"1"`, ""); !apierrors.IsConflict(err) {
 		t.Errorf("the write of a leader that has read an earlier version: got %v, want a conflict", err)
 	}
@@ -255,23 +312,15 @@ func (m *managedInstall) isGuarded(t *testing.T) {
 	const (
 		mutating, validating = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
 		denied               = "denied request: Gatehouse may"
-		every                = `{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"]}`
 		excluding            = `{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["gatehouse-system","kube-node-lease","kube-system"%s]}]}`
 	)
-	token := m.kubeconfig(t, "")
-	access, err := clientcmd.BuildConfigFromFlags("", strings.TrimPrefix(token, "--kubeconfig="))
-	must(t, err)
-	client, err := kubernetes.NewForConfig(access)
-	must(t, err)
-	// Not by kubectl, which gets what it patches: the account may not.
-	patch := func(kind, text string) error {
-		return client.AdmissionregistrationV1().RESTClient().Patch(types.JSONPatchType).Resource(kind).Name("gatehouse").
-			VersionedParams(&metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, metav1.ParameterCodec).Body([]byte(text)).Do(t.Context()).Error()
-	}
+	every := ruleOf("*", "*/*")
+	token, client := m.kubeconfig(t, ""), m.account(t)
+	patch := func(kind, text string) error { return guardedPatch(t, client, kind, text) }
 	replace := func(path, value string) string {
 		return fmt.Sprintf(`[{"op":"add","path":%q,"value":%s}]`, path, value)
 	}
-	many := "[" + strings.TrimSuffix(strings.Repeat(every+",", 65), ",") + "]"
+	many := "[" + strings.TrimSuffix(strings.Repeat(ruleOf("", "configmaps")+",", 65), ",") + "]"
 	support.Eventually(t, "the guard", func() error { // which the API server knows a moment after it was stored
 		if err := patch(validating, replace("/webhooks/0/failurePolicy", `"Ignore"`)); err == nil || !strings.Contains(err.Error(), denied) {
 			return fmt.Errorf("got %w", err)
@@ -304,13 +353,50 @@ func (m *managedInstall) isGuarded(t *testing.T) {
 		}
 	}
 	for what, c := range map[string]struct{ kind, text string }{
-		"other rules":     {validating, replace("/webhooks/0/rules", "["+every+"]")},
+		"other rules":     {validating, replace("/webhooks/0/rules", "["+ruleOf("", "configmaps")+"]")},
 		"other selectors": {validating, replace("/webhooks/0/namespaceSelector", fmt.Sprintf(excluding, `,"more"`))},
 		"no rules":        {validating, `[{"op":"remove","path":"/webhooks/0/rules"}]`},
 		"new pods":        {mutating, replace("/webhooks/0/rules", `[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]`)},
 	} {
 		if err := patch(c.kind, c.text); err != nil {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// What may be included. Paths are those of the webhooks that fail closed and open, for each kind of registration.
+	paths := map[string][]string{mutating: {"/webhooks/2/rules", "/webhooks/3/rules"}, validating: {"/webhooks/0/rules", "/webhooks/1/rules"}}
+	maps := ruleOf("", "configmaps")
+	for rules, admitted := range map[string][]string{
+		every:                                        nil,
+		ruleOf("*", "*"):                             nil,
+		ruleOf("", "*"):                              nil,
+		ruleOf("apps", "*"):                          nil,
+		ruleOf("apps", "*/*"):                        nil,
+		ruleOf("apps", "*/status"):                   nil,
+		ruleOf("*", "pods"):                          nil,
+		ruleOf("", "secrets"):                        nil,
+		ruleOf("", "secrets/*"):                      nil,
+		maps + "," + ruleOf("", "secrets"):           nil,
+		ruleOf("", `configmaps","secrets`):           nil,
+		ruleOf(`apps","`, "secrets"):                 nil,
+		ruleOf("rbac.authorization.k8s.io", "roles"): {validating},
+		ruleOf(`apps","rbac.authorization.k8s.io`, "clusterrolebindings"):         {validating},
+		ruleOf("admissionregistration.k8s.io", "validatingwebhookconfigurations"): {validating},
+		ruleOf("admissionregistration.k8s.io", "mutatingadmissionpolicies"):       {validating},
+		ruleOf("apiextensions.k8s.io", "customresourcedefinitions"):               {validating},
+		ruleOf("apiregistration.k8s.io", "apiservices"):                           {validating},
+		maps:                             {mutating, validating},
+		ruleOf("", "pods/*"):             {mutating, validating},
+		ruleOf("apps", "deployments"):    {mutating, validating},
+		ruleOf("example.org", "secrets"): {mutating, validating},
+	} {
+		for kind, of := range paths {
+			for _, path := range of {
+				err := patch(kind, fmt.Sprintf(
+					`[{"op":"add","path":%q,"value":%s},{"op":"add","path":%q,"value":[%s]}]`, strings.TrimSuffix(path, "/rules")+"/namespaceSelector", fmt.Sprintf(excluding, ""), path, rules))
+				if want := slices.Contains(admitted, kind); want && err != nil || !want && (err == nil || !strings.Contains(err.Error(), denied)) {
+					t.Errorf("%s%s: %s: admitted should be %t, got %v", kind, path, rules, want, err)
+				}
+			}
 		}
 	}
 	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(t.Context(), "gatehouse-registration", types.JSONPatchType,

@@ -188,10 +188,10 @@ func TestServiceAccount(t *testing.T) {
 // webhooks is in each.
 func TestRegistrationValues(t *testing.T) {
 	t.Parallel()
-	v := chartedWith(t, `webhooks={"excludeNamespaces":["calico-system"],"failurePolicy":"Ignore","mutate":{"timeoutSeconds":7},"annotations":{"a":"b"}}`)
+	v := chartedWith(t, `webhooks={"excludeNamespaces":["calico-system"],"includeResources":["secrets","*.rbac.authorization.k8s.io"],"failurePolicy":"Ignore","mutate":{"timeoutSeconds":7},"annotations":{"a":"b"}}`)
 	mutating, validating := registrations(t, v)
 	for _, annotations := range []map[string]string{mutating.Annotations, validating.Annotations} {
-		if got := annotations["gatehouse.dev/excluded-namespaces"]; got != "calico-system,cert-manager,gatehouse-system,kube-node-lease,kube-system" || annotations["a"] != "b" {
+		if got := annotations["gatehouse.dev/excluded-namespaces"]; got != "calico-system,cert-manager,gatehouse-system,kube-node-lease,kube-system" || annotations["a"] != "b" || annotations["gatehouse.dev/included-resources"] != "secrets,*.rbac.authorization.k8s.io" {
 			t.Errorf("the annotations are %v", annotations)
 		}
 	}

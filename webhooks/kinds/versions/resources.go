@@ -7,7 +7,9 @@
 package versions
 
 import (
+	"cmp"
 	_ "embed"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,6 +68,13 @@ var resources = sync.OnceValue(func() map[schema.GroupResource][]served {
 	}
 	return out
 })
+
+// Resources returns the resources that Kubernetes 1.35 to 1.37 serve, in a fixed order.
+func Resources() []schema.GroupResource {
+	return slices.SortedFunc(maps.Keys(resources()), func(a, b schema.GroupResource) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
+}
 
 // Of returns the resource and those that are equivalent to it, in the order in
 // which the API server looks through them. It returns nil if the resource is not

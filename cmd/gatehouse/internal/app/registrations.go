@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
@@ -122,31 +123,43 @@ type managedRules struct {
 	log      *slog.Logger
 
 	mu sync.Mutex
-	// of is the configuration that needs were made of.
+	// of is the active configuration, and needs what was made of it, by what is included.
 	of    *config.Config
-	needs manifest.Needs
+	needs map[string]needed
 }
 
-// use decides what a configuration needs, unless it is the same as before.
+type needed struct {
+	needs   manifest.Needs
+	leftOut []string
+}
+
+// use sets the active configuration.
 func (r *managedRules) use(c *config.Config) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.of == c {
-		return
+	if r.of != c {
+		r.of, r.needs = c, map[string]needed{}
 	}
-	needs, err := manifest.NeedsOf(new(c.Spec()))
-	if err != nil { // an active configuration has none
-		r.log.Error("registration", "error", err.Error(), "hint", "the rules stay as they are")
-		return
-	}
-	r.of, r.needs = c, needs
 }
 
-// own returns what this replica needs, and whether that is known.
-func (r *managedRules) own() (manifest.Needs, bool) {
+// own returns what this replica needs, what of it is not included, and whether that is known.
+func (r *managedRules) own(included []string) (manifest.Needs, []string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.needs, r.needs != nil && r.complete()
+	if r.of == nil || !r.complete() {
+		return nil, nil, false
+	}
+	key := strings.Join(included, ",")
+	n, ok := r.needs[key]
+	if !ok {
+		var err error
+		if n.needs, n.leftOut, err = manifest.NeedsOf(new(r.of.Spec()), included); err != nil { // an active configuration has none
+			r.log.Error("registration", "error", err.Error(), "hint", "the rules stay as they are")
+			return nil, nil, false
+		}
+		r.needs[key] = n
+	}
+	return n.needs, n.leftOut, true
 }
 
 // matchesEverything is what it costs that a policy matches everything, for people.

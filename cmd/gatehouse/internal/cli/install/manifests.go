@@ -27,6 +27,7 @@ type manifestsFlags struct {
 	config                    string
 	name, namespace           string
 	excludeNamespaces         []string
+	includeResources          []string
 	authentication            bool
 	customResources, crds     bool
 	managed                   bool
@@ -122,6 +123,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Gatehouse (default: that of --service, else gatehouse-system)")
 	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "more namespaces from which nothing is sent, such as those of network and storage drivers")
+	flags.StringSliceVar(&f.includeResources, "include-resource", nil, "resources that Gatehouse may have sent although the guard restricts them: secrets, *.rbac.authorization.k8s.io for mutation, or * for rules with wildcards; needs --manage-registration")
 	flags.BoolVar(&f.customResources, "custom-resources", false, "for serve --custom-resources: register Gatehouse for its custom resources too, and print the roles for that")
 	flags.BoolVar(&f.managed, "manage-registration", false, "for serve --manage-registration: print webhooks without rules and selectors, which Gatehouse writes, and the permission for that; needs --custom-resources")
 	flags.BoolVar(&f.countPods, "count-pods", false, "also print the permission to list pods in all namespaces, for serve --count-pods-every; needs --custom-resources")
@@ -211,7 +213,7 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 // forAdmission returns what registers Gatehouse for admission, and notes.
 func (f *manifestsFlags) forAdmission() ([]byte, []string, error) {
 	o := registration.Options{
-		Name: f.name, ExcludeNamespaces: f.excludeNamespaces,
+		Name: f.name, ExcludeNamespaces: f.excludeNamespaces, IncludeResources: f.includeResources,
 		CustomResources: f.customResources, CountPods: f.countPods, Logouts: f.logouts, Managed: f.managed,
 		SelfSigned: f.certificates == selfSigned, ServiceAccount: f.serviceAccount,
 	}

@@ -216,7 +216,8 @@ func TestWriterPatches(t *testing.T) {
 	needs := manifest.Needs{manifest.FailValidate: {Rules: []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{"CREATE"}, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 	}}}}
-	w := NewWriter(WriterConfig{Client: client, Reader: r, Needs: func() (manifest.Needs, bool) { return needs, true }, Notify: func(e certs.Event) { got = append(got, e) }})
+	var leftOut []string
+	w := NewWriter(WriterConfig{Client: client, Reader: r, Needs: func([]string) (manifest.Needs, []string, bool) { return needs, leftOut, true }, Notify: func(e certs.Event) { got = append(got, e) }})
 	ca := &fakeCA{Authority: ours, leaf: leafOf(t, ours, host)}
 	w.Publish(ca)
 	c := validating(nil, []byte("theirs"))
@@ -265,6 +266,18 @@ func TestWriterPatches(t *testing.T) {
 			t.Errorf("it sends %q", api.list)
 		}
 	}
+	// What may not be sent is reported once.
+	w.Publish(nil)
+	leftOut, got = []string{"secrets"}, nil
+	for range 2 {
+		if err := w.reconcile(t.Context(), only); err != nil || !strings.HasPrefix(w.Hint(), "policies match secrets, which is not sent") {
+			t.Errorf("%v, %q", err, w.Hint())
+		}
+	}
+	if reported := slices.DeleteFunc(got, func(e certs.Event) bool { return e.Reason != certs.ReasonNotIncluded }); len(reported) != 1 || !reported[0].IsWarning() {
+		t.Errorf("it reports %+v", reported)
+	}
+	leftOut = nil
 	// What is not made to be managed, or lacks a webhook, keeps its rules, and says why.
 	w.Publish(nil)
 	for want, change := range map[string]func(){

@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -59,9 +60,9 @@ type WriterConfig struct {
 	// Client needs the right to patch the configurations of the Reader, which the caller runs.
 	Client certs.Client
 	Reader *Reader
-	// Needs returns what the active policies and profiles need to be sent, and false while that is not known. Nil leaves
-	// rules and selectors as they are.
-	Needs func() (manifest.Needs, bool)
+	// Needs returns what the active policies and profiles need to be sent, what of it may not be sent because it is not
+	// included, and false while that is not known. Nil leaves rules and selectors as they are.
+	Needs func(included []string) (needs manifest.Needs, leftOut []string, known bool)
 	// Notify receives events about what was written and what cannot be. Nil drops them.
 	Notify func(certs.Event)
 }
@@ -84,10 +85,11 @@ type Writer struct {
 
 	// What follows belongs to the goroutine of Lead.
 
-	// written is the last patch of a target, reported the class of its problem that was reported, and complained when it was
-	// last reported that another client changes it.
+	// written is the last patch of a target, reported the class of its problem that was reported, leftOut what was reported that may
+	// not be sent, and complained when it was last reported that another client changes it.
 	written    map[target]string
 	reported   map[target]apierr.Class
+	leftOut    map[target]string
 	complained map[target]time.Time
 }
 
@@ -95,7 +97,7 @@ type Writer struct {
 func NewWriter(cfg WriterConfig) *Writer {
 	return &Writer{
 		cfg: cfg, limiter: rate.NewLimiter(rate.Every(writeInterval), writeBurst), poked: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		hints: map[target]string{}, written: map[target]string{}, reported: map[target]apierr.Class{}, complained: map[target]time.Time{},
+		hints: map[target]string{}, written: map[target]string{}, reported: map[target]apierr.Class{}, leftOut: map[target]string{}, complained: map[target]time.Time{},
 	}
 }
 
@@ -353,7 +355,8 @@ func (w *Writer) setRules(o *object, list []applied) (changed []string, hint str
 	if w.cfg.Needs == nil {
 		return nil, ""
 	}
-	needs, known := w.cfg.Needs()
+	included := manifest.ParseIncluded(o.meta.Annotations)
+	needs, leftOut, known := w.cfg.Needs(included)
 	if !known {
 		return nil, "this replica has not read all custom resources yet"
 	}
@@ -361,7 +364,7 @@ func (w *Writer) setRules(o *object, list []applied) (changed []string, hint str
 	if err != nil {
 		return nil, o.String() + ": " + err.Error()
 	}
-	hint = w.missing(o.name, needs)
+	missing := w.missing(o.name, needs)
 	names := manifest.ValidatingNames()
 	if o.kind == Mutating {
 		names = manifest.MutatingNames()
@@ -374,7 +377,7 @@ func (w *Writer) setRules(o *object, list []applied) (changed []string, hint str
 		owned := f.Rules != nil && f.Namespaces != nil && f.Objects != nil
 		needed := needs[one.name]
 		namespaces, objects := needed.Selectors(excluded)
-		if hint != "" { // this webhook may send what the one that is missing would
+		if missing != "" { // this webhook may send what the one that is missing would
 			needed.Rules, namespaces, objects = one.rules, one.namespaces, one.objects
 		}
 		f.Rules, f.Namespaces, f.Objects = new(append([]admissionregistrationv1.RuleWithOperations{}, needed.Rules...)), namespaces, objects
@@ -382,7 +385,24 @@ func (w *Writer) setRules(o *object, list []applied) (changed []string, hint str
 			changed = append(changed, "rules of webhook "+strconv.Quote(one.name))
 		}
 	}
-	return changed, hint
+	return changed, cmp.Or(missing, w.reportLeftOut(o, leftOut))
+}
+
+// maxLeftOut bounds how many resources are named that are not sent.
+const maxLeftOut = 10
+
+// reportLeftOut reports what policies match and the install does not include, once as long as it lasts, and returns it.
+func (w *Writer) reportLeftOut(o *object, leftOut []string) string {
+	text := ""
+	if n := len(leftOut); n > 0 {
+		text = fmt.Sprintf("policies match %s, which is not sent, because this install does not include it (hint: name resources in the policies, or list it in the value webhooks.includeResources of the chart, or gatehouse manifests --include-resource)",
+			strings.Join(leftOut[:min(n, maxLeftOut)], ", "))
+	}
+	if before := w.leftOut[o.target]; text != before && text != "" {
+		w.notify(certs.Event{Subject: Subject, Object: o.reference(), Reason: certs.ReasonNotIncluded, Message: o.String() + ": " + text})
+	}
+	w.leftOut[o.target] = text
+	return text
 }
 
 // missing returns a hint about the first webhook that is needed and that no configuration of the name has.

@@ -147,7 +147,7 @@ func everything() *webhooks.Spec {
 
 // The oldest version of Kubernetes with match conditions that are on by default
 // and not in beta, and the one that this program is built with.
-func versions() []*version.Version {
+func compatibility() []*version.Version {
 	return []*version.Version{version.MajorMinor(1, 30), environment.DefaultCompatibilityVersion()}
 }
 
@@ -211,7 +211,7 @@ func TestBeingDeletedIsNotSent(t *testing.T) {
 		"old object without a name":  {request{admission.Update, "", "v1", "pods", "default", ordinary, map[string]any{"metadata": map[string]any{}}}, true},
 		"no objects at all":          {request{admission.Update, "", "v1", "pods", "default", nil, nil}, true},
 	} {
-		for _, kubernetes := range versions() {
+		for _, kubernetes := range compatibility() {
 			t.Run(name+" "+kubernetes.String(), func(t *testing.T) {
 				t.Parallel()
 				s := newAPIServer(t, kubernetes, options(func(o *Options) { o.Spec = everything() }))

@@ -34,17 +34,19 @@ type Needs map[string]Requests
 //
 // The webhooks for new pods divide them by what the pod asks for, so that no pod is sent twice: AskedMutate sends those that
 // ask for injection, and the others are sent by FailMutate if a policy that fails closed matches new pods, else by DefaultMutate.
-func NeedsOf(spec *webhooks.Spec) (Needs, error) {
-	needs, _, err := needsOf(spec, false)
-	return needs, err
+//
+// Included are those of the annotation IncludedResources. LeftOut names what is needed and may not be sent without being there.
+func NeedsOf(spec *webhooks.Spec, included []string) (needs Needs, leftOut []string, err error) {
+	needs, _, leftOut, err = needsOf(spec, false, included)
+	return needs, leftOut, err
 }
 
 // needsOf is NeedsOf, with remarks on what is sent. Unknown adds what policies and profiles that come later are likely to need: new
 // pods for injection, and pods and workloads for validation, failing closed.
-func needsOf(spec *webhooks.Spec, unknown bool) (Needs, []string, error) {
+func needsOf(spec *webhooks.Spec, unknown bool, included []string) (_ Needs, notes, leftOut []string, err error) {
 	validate, err := newPolicySet(&spec.Policy)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	mutate := newMutatingSet(&spec.Mutation)
 	if unknown {
@@ -60,10 +62,12 @@ func needsOf(spec *webhooks.Spec, unknown bool) (Needs, []string, error) {
 		if sent.full {
 			*sent = sentRequests{atomSet: *everyRequest()}
 		}
+		// Before anything is removed because a rule covers it that is not sent.
+		leftOut = append(leftOut, sent.restrict(sent == &mutate.fail || sent == &mutate.ignore, included)...)
 	}
 	podsFail := mutate.fail.coverPodCreation()
 	others := unknown || len(spec.Sidecar.Profiles) > 0 || mutate.ignore.coverPodCreation()
-	notes := slices.Concat(validate.notes, mutate.notes)
+	notes = slices.Concat(validate.notes, mutate.notes)
 	if podsFail {
 		notes = append(notes, "a MutatingAdmissionPolicy with failurePolicy Fail matches new pods: while Gatehouse is down, no pod is created")
 	}
@@ -78,7 +82,11 @@ func needsOf(spec *webhooks.Spec, unknown bool) (Needs, []string, error) {
 		FailValidate: &validate.fail, IgnoreValidate: &validate.ignore, FailMutate: &mutate.fail, IgnoreMutate: &mutate.ignore,
 	} {
 		if len(sent.atoms) > 0 {
-			needs[name] = Requests{sent.boundedRules(), sent.namespaces, sent.objects}
+			rules, tooMany := sent.boundedRules(slices.Contains(included, all))
+			for _, rule := range tooMany {
+				leftOut = append(leftOut, all+"."+rule.APIGroups[0])
+			}
+			needs[name] = Requests{rules, sent.namespaces, sent.objects}
 		}
 	}
 	if others || podsFail {
@@ -88,7 +96,8 @@ func needsOf(spec *webhooks.Spec, unknown bool) (Needs, []string, error) {
 		needs[DefaultMutate] = Requests{Rules: podCreation()}
 	}
 	slices.Sort(notes)
-	return needs, slices.Compact(notes), nil
+	slices.Sort(leftOut)
+	return needs, slices.Compact(notes), slices.Compact(leftOut), nil
 }
 
 // newPods returns the creation of pods, in any version and scope.
@@ -102,8 +111,8 @@ func everyRequest() *atomSet {
 }
 
 // boundedRules returns rules within MaxRules and maxResources that match at least the atoms. Where there are more, versions, scopes
-// and operations are not distinguished, and in the end nothing is.
-func (s *atomSet) boundedRules() []admissionregistrationv1.RuleWithOperations {
+// and operations are not distinguished, and in the end nothing is. Without wildcards, rules that do not fit then are returned apart.
+func (s *atomSet) boundedRules(wildcards bool) (rules, tooMany []admissionregistrationv1.RuleWithOperations) {
 	fits := func(rules []admissionregistrationv1.RuleWithOperations) bool {
 		names := 0
 		for i := range rules {
@@ -111,16 +120,19 @@ func (s *atomSet) boundedRules() []admissionregistrationv1.RuleWithOperations {
 		}
 		return len(rules) <= MaxRules && names <= maxResources
 	}
-	rules := s.rules()
-	if fits(rules) {
-		return rules
+	if rules = s.rules(); fits(rules) {
+		return rules, nil
 	}
 	wider := atomSet{atoms: map[atom]bool{}}
 	for a := range s.atoms {
 		wider.atoms[atom{a.group, all, a.resource, string(admissionregistrationv1.AllScopes), all}] = true
 	}
 	if rules = wider.rules(); fits(rules) {
-		return rules
+		return rules, nil
 	}
-	return everyRequest().rules()
+	if wildcards {
+		return everyRequest().rules(), nil
+	}
+	fitting := min(len(rules), MaxRules)
+	return rules[:fitting], rules[fitting:]
 }

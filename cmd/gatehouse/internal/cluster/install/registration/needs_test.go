@@ -90,7 +90,7 @@ func TestNeeds(t *testing.T) {
 			for _, change := range c.change {
 				change(&spec)
 			}
-			needs, err := NeedsOf(&spec)
+			needs, _, err := NeedsOf(&spec, []string{"*"})
 			if got := needsText(needs); err != nil || !slices.Equal(got, c.want) {
 				t.Errorf("got  %q, %v\nwant %q", got, err, c.want)
 			}
@@ -129,7 +129,7 @@ func TestNeedsAreBounded(t *testing.T) {
 			t.Parallel()
 			spec := webhooks.Spec{}
 			spec.Policy.AdmissionPolicies = []policy.AdmissionPolicy{ours("a", specWith("", c.rules...))}
-			needs, err := NeedsOf(&spec)
+			needs, _, err := NeedsOf(&spec, []string{"*"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +197,7 @@ func BenchmarkNeeds(b *testing.B) {
 			named(fmt.Sprintf("g%d.example.org", i%200), "v1,v1beta1", fmt.Sprintf("things%d,others%d", i, i), create, update), named("", "v1", "pods", create))))
 	}
 	for b.Loop() {
-		if _, err := NeedsOf(&spec); err != nil {
+		if _, _, err := NeedsOf(&spec, []string{"*"}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -33,6 +33,9 @@ type Options struct {
 	Namespace string
 	// ExcludeNamespaces are further namespaces that nothing is sent from.
 	ExcludeNamespaces []string
+	// IncludeResources are the resources that Gatehouse may have sent although they are restricted: see the annotation
+	// IncludedResources. They need Managed.
+	IncludeResources []string
 	// Server is where the API server finds Gatehouse.
 	Server Server
 	// CABundle are the CA certificates, in PEM, that the serving certificate is
@@ -122,7 +125,7 @@ func ForAdmission(o Options) (Admission, error) {
 		}
 		var notes []string
 		var err error
-		if needs, notes, err = needsOf(spec, o.isUnknown()); err != nil {
+		if needs, notes, _, err = needsOf(spec, o.isUnknown(), []string{all}); err != nil {
 			return Admission{}, err
 		}
 		a.Notes = append(a.Notes, notes...)
@@ -166,6 +169,14 @@ func (o *Options) check() error {
 	if o.Managed && (!o.CustomResources || o.Spec != nil) {
 		problems = append(problems, errors.New("a managed registration needs custom resources, and has no rules of its own"))
 	}
+	for _, name := range o.IncludeResources {
+		if !includedName.MatchString(name) {
+			problems = append(problems, fmt.Errorf("included resource %.100q: must be a resource (hint: secrets, roles.rbac.authorization.k8s.io, *.rbac.authorization.k8s.io, or * for everything)", name))
+		}
+	}
+	if len(o.IncludeResources) > 0 && !o.Managed {
+		problems = append(problems, errors.New("included resources are for a managed registration (hint: without it, the rules are those of the documents)"))
+	}
 	if o.ServiceAccount != "" && len(validation.IsDNS1123Subdomain(o.ServiceAccount)) > 0 {
 		problems = append(problems, fmt.Errorf("service account %.100q: must be a DNS name in lower case (hint: gatehouse)", o.ServiceAccount))
 	}
@@ -193,6 +204,9 @@ func (o *Options) metadata() metav1.ObjectMeta {
 	}
 	if o.Managed {
 		metav1.SetMetaDataAnnotation(&meta, ExcludedNamespaces, strings.Join(o.excludedNamespaces(), ","))
+		if len(o.IncludeResources) > 0 {
+			metav1.SetMetaDataAnnotation(&meta, IncludedResources, strings.Join(o.IncludeResources, ","))
+		}
 	}
 	return meta
 }

@@ -25,6 +25,8 @@ type facts struct {
 	Resources, DNSNames, IPAddresses    []string
 	ManagedNames, NewPodNames           []string
 	ExcludedAnnotation, InjectCAFrom    string
+	MutatingNames, RestrictedGroups     []string
+	IncludedAnnotation                  string
 	MaxRules                            int
 }
 
@@ -33,6 +35,7 @@ func (o *Options) facts() facts {
 		Options: o, Account: cmp.Or(o.ServiceAccount, o.Name),
 		GrantsCertificates: o.grantsCertificateRights(), NeedsNamespaces: o.needsNamespaces(), Resources: install.CustomResources(),
 		ManagedNames: slices.Concat(MutatingNames(), ValidatingNames()), NewPodNames: []string{AskedMutate, DefaultMutate},
+		MutatingNames: MutatingNames(), RestrictedGroups: restrictedGroups(), IncludedAnnotation: IncludedResources,
 		ExcludedAnnotation: ExcludedNamespaces, InjectCAFrom: injectCAFrom, MaxRules: MaxRules,
 	}
 	f.DNSNames, f.IPAddresses = o.Server.names()

@@ -76,11 +76,11 @@ func TestPolicyRules(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			needs, err := NeedsOf(&webhooks.Spec{Policy: policy.Spec{
+			needs, _, err := NeedsOf(&webhooks.Spec{Policy: policy.Spec{
 				Policies:          []policy.Policy{upstream("fail", specWith("", c.fail...)), upstream("unbound", specWith("", named("x", "x", "x", create)))},
 				Bindings:          []policy.Binding{bindingOf("fail")},
 				AdmissionPolicies: []policy.AdmissionPolicy{ours("ignore", specWith("Ignore", c.ignore...)), ours("none", admissionregistrationv1.ValidatingAdmissionPolicySpec{})},
-			}})
+			}}, []string{"*"})
 			if err != nil {
 				t.Fatal(err)
 			}
