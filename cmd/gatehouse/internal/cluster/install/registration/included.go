@@ -62,7 +62,7 @@ func (s *atomSet) restrict(mutates bool, included []string) (leftOut []string) {
 		}
 		delete(s.atoms, a)
 		leftOut = append(leftOut, schema.GroupResource{Group: a.group, Resource: strings.TrimSuffix(a.resource, "/"+all)}.String())
-		if a.group == all || a.hasWildcardResource() {
+		if a.group == all || strings.Contains(a.resource, all) {
 			wildcards = append(wildcards, a)
 		}
 	}

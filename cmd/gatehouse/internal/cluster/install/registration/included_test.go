@@ -60,7 +60,7 @@ func TestNeedsAreIncluded(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules := needs[FailValidate].Rules
-	sent := newCoverage(atomsOf(rules))
+	sent := atomsOf(rules)
 	for resource, want := range map[string]bool{"pods": true, "configmaps": true, "secrets": false, "nodes": false} {
 		if got := sent.covers(atom{"", "v1", resource, "*", "CREATE"}, false); got != want {
 			t.Errorf("%s: sent is %t", resource, got)
