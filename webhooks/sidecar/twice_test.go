@@ -205,3 +205,36 @@ appContainers: [{template: {volumeMounts: [{name: logs, mountPath: /var/log/app}
 		})
 	}
 }
+
+// TestVariablesComeBackInOrder removes variables that were added, as another webhook would:
+// they come back in front of those that refer to them.
+func TestVariablesComeBackInOrder(t *testing.T) {
+	t.Parallel()
+	set := compile(t, `
+metadata: {name: a}
+spec:
+  injection: OptOut
+  appContainers:
+  - template: {env: [{name: A, value: a}, {name: B, value: $(A)}, {name: C, value: $(B)}, {name: D, value: d}]}
+`)
+	pod := `{"metadata":{},"spec":{"containers":[{"name":"app","env":[{"name":"OWN","value":"o"}]}]}}`
+	_, all := inject(t, set, pod)
+	for _, tc := range []struct{ name, gone string }{
+		{"the first", "A"}, {"two in the middle", "BC"}, {"the last", "D"}, {"those around one", "ABD"}, {"all", "ABCD"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			changed := all
+			for _, name := range tc.gone {
+				changed = strings.Replace(changed, map[rune]string{
+					'A': `,{"name":"A","value":"a"}`, 'B': `,{"name":"B","value":"$(A)"}`, 'C': `,{"name":"C","value":"$(B)"}`, 'D': `,{"name":"D","value":"d"}`,
+				}[name], "", 1)
+			}
+			if changed == all {
+				t.Fatalf("nothing is gone from %s", all)
+			}
+			d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(changed)))
+			check(t, "again", sortedText(t, apply(t, changed, d.Patches)), sortedText(t, all))
+		})
+	}
+}

@@ -11,11 +11,14 @@ import (
 )
 
 // verify checks the pod that a profile makes against what the API server checks after
-// all webhooks. It would refuse the pod with a message that does not name the profile.
+// all webhooks, and the kubelet later. They would refuse the pod with a message that does
+// not name the profile.
 func (i *injector) verify(p *profile.Profile, after *inject.State) Reason {
-	if path, message := inject.CheckConstraints(p, after); message != "" {
-		// There is nothing to keep.
+	conflict := func(path, message string) Reason { // There is nothing to keep.
 		return i.resolveConflicts(p, []inject.Conflict{{Path: path, Hint: p.DeclineHint(), Message: message}}, p.OnConflict != v1alpha1.RefuseConflict)
+	}
+	if path, message := inject.CheckConstraints(p, after); message != "" {
+		return conflict(path, message)
 	}
 	violations, err := i.security.violations(i.request, i.pod.Text, after)
 	switch {
@@ -23,6 +26,9 @@ func (i *injector) verify(p *profile.Profile, after *inject.State) Reason {
 		i.messages.cannotDecide(fmt.Errorf("sidecar profile %q: %w", p.Name, err))
 		return Unknown
 	case len(violations) == 0:
+		if path, message := inject.CheckUsers(p, i.pod.Pod, after); message != "" {
+			return conflict(path, message)
+		}
 		return Applied
 	}
 	v := i.report.verdict

@@ -461,7 +461,8 @@ type SidecarShare struct {
 	From []string `json:"from,omitempty"`
 	// VolumeMounts copies every volume mount, including subPath. For a mount with a
 	// subPathExpr it also copies the environment variables that the expression
-	// refers to, directly or indirectly. Bidirectional propagation becomes
+	// refers to, directly or indirectly; one that may come from envFrom is a
+	// conflict. Bidirectional propagation becomes
 	// HostToContainer unless the container is privileged. The service account token
 	// is not copied, because the API server gives one to every container.
 	// +optional
@@ -473,7 +474,9 @@ type SidecarShare struct {
 	// +optional
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Env are the names of environment variables to copy; "*" means all. Variables
-	// of the sidecar take precedence.
+	// of the sidecar take precedence. The variables to which a copied value refers, as
+	// $(NAME), are copied too; a different value of the sidecar, or one that may come
+	// from envFrom, is a conflict.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256

@@ -144,7 +144,7 @@ func (inj *injection) isEqual(l podtext.List, i, at int) bool {
 		if s.Container != inj.in.Profile.Elements[l][i].Name {
 			continue
 		}
-		shared, _, err := other.sharedSettings(s, other.isPrivileged(l, i))
+		shared, err := other.sharedSettings(s, other.isPrivileged(l, i), template, template)
 		if err != nil {
 			return false
 		}

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 
@@ -37,6 +38,47 @@ func CheckConstraints(profile *profile.Profile, state *State) (path, message str
 		}
 	}
 	return "", ""
+}
+
+// CheckUsers returns the field of a container that the kubelet does not start any more, and
+// why, as CheckConstraints does: it runs as root and must not. The API server accepts such a pod.
+func CheckUsers(profile *profile.Profile, before *podtext.Pod, state *State) (path, message string) {
+	made := new(podtext.Pod)
+	if !state.Editor.MayHave("runAsNonRoot") || !state.Editor.MayHave("runAsUser") || made.ReadAgain(state.Editor.Result()) != nil {
+		return "", ""
+	}
+	known := map[string]bool{}
+	for _, name := range neverStart(before) {
+		known[name] = true
+	}
+	for path, name := range neverStart(made) {
+		if !known[name] {
+			return path, fmt.Sprintf("with sidecar profile %q, container %q has runAsNonRoot: true and runAsUser: 0, its own or the pod's, and never starts", profile.Name, name)
+		}
+	}
+	return "", ""
+}
+
+// neverStart yields the fields and names of the containers that must not run as root and do.
+// They inherit both settings.
+func neverStart(p *podtext.Pod) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for l := podtext.InitContainers; l <= podtext.Containers; l++ {
+			for i := p.Lists[l].From; i < p.Lists[l].To; i++ {
+				it := p.Element(i)
+				effective := func(name string) rawjson.Value {
+					if own := it.Text.Get("securityContext", name); own.Kind() != rawjson.Invalid && own.Kind() != rawjson.Null {
+						return own
+					}
+					return p.SecurityContext.Get(name)
+				}
+				if effective("runAsNonRoot").IsTrue() && string(effective("runAsUser")) == "0" &&
+					!yield(fmt.Sprintf("spec.%s[%d].securityContext", l, i-p.Lists[l].From), it.Name.Text()) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func seconds(v rawjson.Value) (int64, bool) {

@@ -96,6 +96,9 @@ func (inj *injection) addTo(at merge.Path, own, template rawjson.Value) error {
 		if name != "volumeMounts" && name != "volumeDevices" {
 			inj.merger.OnConflict = func(path, message string) { inj.in.Report.Step("app container", "kept", path+": "+message) }
 		}
+		if name == "env" && own.Get("envFrom").Len() > 0 {
+			inj.in.Report.Step("app container", "hides", at.Member("envFrom").Display+": a variable of the profile takes precedence over one of the same name from envFrom")
+		}
 		if err := inj.merger.Member(at.Member(name), own, name, value, merge.ContainerRules.Field(name)); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package inject
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -37,12 +36,22 @@ func (inj *injection) shareMounts() error {
 // share adds the shared settings to one container of the template: to the text that is
 // added, or to the container in the pod if it is there already.
 func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) error {
-	shared, needed, err := inj.sharedSettings(s, inj.isPrivileged(l, k))
+	f := inj.action(l, k)
+	var own []rawjson.Value
+	if f.kind == mergeInto || f.isThere() {
+		own = append(own, inj.now.Pod.Element(inj.now.Pod.Lists[l].From+f.index).Text)
+	}
+	switch {
+	case f.isThere():
+	case f.raw != nil: // another share has been at it
+		own = append(own, f.raw)
+	default:
+		own = append(own, rawjson.Value(inj.in.Rendered.Elements[l][k].Raw))
+	}
+	shared, err := inj.sharedSettings(s, inj.isPrivileged(l, k), inj.in.Rendered.Elements[l][k].Raw, own...)
 	if err != nil || shared == nil {
 		return err
 	}
-	f := inj.action(l, k)
-	inj.checkVariables(s, l, k, shared, needed)
 	m := merge.Merger{Record: new(merge.Record)}
 	m.OnConflict = func(path, _ string) {
 		if !strings.Contains(path, "env[") {
@@ -70,14 +79,14 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 		return err
 	}
 	m.Editor = &inj.now.Editor
-	own := inj.in.Earlier != nil && slices.Contains(inj.in.Earlier.Merged, s.Container)
-	if own {
+	merged := inj.in.Earlier != nil && slices.Contains(inj.in.Earlier.Merged, s.Container)
+	if merged {
 		// The container is the pod's, and stays when what was added goes.
 		m.Record, m.Earlier = &inj.record, inj.earlierPaths
 	}
 	at := merge.Path{}.Member("spec").Member(l.String()).Element(f.index, merge.NameKey(s.Container))
 	err = m.Object(at, inj.now.Pod.Element(inj.now.Pod.Lists[l].From+f.index).Text, shared, merge.ContainerRules)
-	if own {
+	if merged {
 		inj.merger.Added = append(inj.merger.Added, m.Added...)
 	}
 	return err
@@ -95,53 +104,14 @@ func (inj *injection) isPrivileged(l podtext.List, k int) bool {
 	return rawjson.Value(inj.in.Rendered.Elements[l][k].Raw).Get("securityContext", "privileged").IsTrue()
 }
 
-// checkVariables finds variables that paths of shared mounts expand, and which the
-// container has already with another value: it would see another directory than
-// the pod's own containers.
-func (inj *injection) checkVariables(s *v1alpha1.SidecarShare, l podtext.List, k int, shared rawjson.Value, needed map[string]bool) {
-	if len(needed) == 0 {
-		return
-	}
-	want := make(map[string]rawjson.Value, len(needed))
-	for _, variable := range shared.Get("env").Elements() {
-		if name := variable.Get("name").Text(); needed[name] {
-			want[name] = variable
-		}
-	}
-	check := func(container rawjson.Value) {
-		last := make(map[string]rawjson.Value)
-		for _, variable := range container.Get("env").Elements() {
-			if name := variable.Get("name").Text(); want[name] != nil {
-				last[name] = variable
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(last)) {
-			if !profile.EqualVariable(last[name], want[name]) {
-				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q sets the environment variable %s to another value than the application containers, and a shared subPathExpr uses it",
-					s.Container, inj.in.Profile.Name, podtext.Quote(name)))
-			}
-		}
-	}
-	f := inj.action(l, k)
-	if f.kind == mergeInto || f.isThere() {
-		check(inj.now.Pod.Element(inj.now.Pod.Lists[l].From + f.index).Text)
-	}
-	switch {
-	case f.isThere():
-	case f.raw != nil: // another share has been at it
-		check(f.raw)
-	default:
-		check(rawjson.Value(inj.in.Rendered.Elements[l][k].Raw))
-	}
-}
-
 type sharedSettings struct {
 	share      *v1alpha1.SidecarShare
 	privileged bool
 	// lists are written in this order.
 	env, volumeDevices, volumeMounts keyedList
-	// expanded are the variables that paths of shared mounts expand.
-	expanded map[string]bool
+	// own are the variables that the container has itself, and template those that the template
+	// gives it.
+	own, template map[string]rawjson.Value
 }
 
 // keyedList is a list without two elements of one key.
@@ -163,10 +133,18 @@ func (u *keyedList) add(key string, value rawjson.Value) rawjson.Value {
 	return nil
 }
 
-// sharedSettings returns what is shared, as a partial container, or nil, and the variables
-// that paths in it expand.
-func (inj *injection) sharedSettings(s *v1alpha1.SidecarShare, privileged bool) (rawjson.Value, map[string]bool, error) {
-	g := sharedSettings{share: s, privileged: privileged, expanded: make(map[string]bool)}
+// sharedSettings returns what is shared, as a partial container, or nil. Own are the texts of
+// the container that gets it; the first that sets a variable holds.
+func (inj *injection) sharedSettings(s *v1alpha1.SidecarShare, privileged bool, template []byte, own ...rawjson.Value) (rawjson.Value, error) {
+	g := sharedSettings{share: s, privileged: privileged, own: make(map[string]rawjson.Value), template: make(map[string]rawjson.Value)}
+	for _, variable := range rawjson.Value(template).Get("env").Elements() {
+		g.template[variable.Get("name").Text()] = variable
+	}
+	for _, container := range slices.Backward(own) {
+		for _, variable := range container.Get("env").Elements() {
+			g.own[variable.Get("name").Text()] = variable
+		}
+	}
 	// Additions of profiles to the pod's own containers are not shared: whether it is
 	// there already would depend on their order and on the number of calls.
 	from := inj.in.First.Lists[podtext.Containers]
@@ -176,7 +154,7 @@ func (inj *injection) sharedSettings(s *v1alpha1.SidecarShare, privileged bool) 
 			continue
 		}
 		if err := inj.collect(&g, it); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	var dst []byte
@@ -197,20 +175,26 @@ func (inj *injection) sharedSettings(s *v1alpha1.SidecarShare, privileged bool) 
 		}
 	}
 	if len(dst) == 0 {
-		return nil, nil, nil
+		return nil, nil
 	}
 	dst[0] = '{'
-	return append(dst, '}'), g.expanded, nil
+	return append(dst, '}'), nil
 }
 
 func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
-	var expanded []string
+	env := readEnvironment(it.Text)
+	needed := make([]bool, len(env.variables))
 	if g.share.VolumeMounts {
 		for _, mount := range it.Text.Get("volumeMounts").Elements() {
-			if merge.CleanPath(mount.Get("mountPath").Text()) == defaults.TokenMount {
+			path := merge.CleanPath(mount.Get("mountPath").Text())
+			if path == defaults.TokenMount {
 				continue
 			}
-			expanded = append(expanded, variableNames(mount.Get("subPathExpr").Text())...)
+			expands, unset := env.resolve(mount.Get("subPathExpr").Text())
+			if !inj.isComplete(g, env, it, unset, "the subPathExpr of the mount at "+podtext.Quote(path)) {
+				continue
+			}
+			env.need(needed, expands)
 			mount, err := g.mount(mount)
 			if err != nil {
 				return err
@@ -223,41 +207,64 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 			inj.collectMount(g, &g.volumeDevices, "devicePath", device)
 		}
 	}
-	if len(expanded)+len(g.share.Env) == 0 {
-		return nil
-	}
-	// The last of several variables of one name holds.
-	var variables []rawjson.Value
-	last := make(map[string]int)
-	for i, variable := range it.Text.Get("env").Elements() {
-		variables = append(variables, variable)
-		last[variable.Get("name").Text()] = i
-	}
-	needed := expandedVariables(expanded, func(name string) rawjson.Value {
-		if i, there := last[name]; there {
-			return variables[i].Get("value")
-		}
-		return nil
-	})
-	for i, variable := range variables {
-		name := variable.Get("name").Text()
-		if last[name] != i || !needed[name] && !slices.Contains(g.share.Env, "*") && !slices.Contains(g.share.Env, name) {
+	shared := make([]bool, len(env.variables))
+	for i := range env.variables {
+		v := &env.variables[i]
+		if env.last[v.name] != i || !slices.Contains(g.share.Env, "*") && !slices.Contains(g.share.Env, v.name) {
 			continue
 		}
-		variable, err := qualifyContainer(variable, it.Name)
+		_, taken := g.env.at[v.name]
+		if own := g.own[v.name]; taken || own != nil && !profile.EqualVariable(own, v.text) {
+			shared[i] = true // with another value, which refers to nothing of this container
+		} else if shared[i] = inj.isComplete(g, env, it, v.unset, "the environment variable "+podtext.Quote(v.name)); shared[i] {
+			env.need(needed, v.expands)
+		}
+	}
+	for i := range env.variables {
+		v := &env.variables[i]
+		if !shared[i] && !needed[i] {
+			continue
+		}
+		text, err := qualifyContainer(v.text, it.Name)
 		if err != nil {
 			return err
 		}
-		other := g.env.add(name, variable)
-		if needed[name] {
-			g.expanded[name] = true
-			if other != nil && !profile.EqualVariable(other, variable) {
-				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the application containers set the environment variable %s to different values, and a subPathExpr uses it that sidecar profile %q shares with container %q",
-					podtext.Quote(name), inj.in.Profile.Name, g.share.Container))
-			}
+		other := g.env.add(v.name, text)
+		if !needed[i] {
+			continue
+		}
+		if env.last[v.name] != i || other != nil && !profile.EqualVariable(other, text) {
+			inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the application containers set the environment variable %s to different values, and a value refers to it that sidecar profile %q shares with container %q",
+				podtext.Quote(v.name), inj.in.Profile.Name, g.share.Container))
+		}
+		if own := g.own[v.name]; own != nil && !profile.EqualVariable(own, text) {
+			inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q sets the environment variable %s to another value than the application containers, and a shared value refers to it",
+				g.share.Container, inj.in.Profile.Name, podtext.Quote(v.name)))
 		}
 	}
 	return nil
+}
+
+// isComplete reports whether a value can mean the same in the container that gets it although it
+// refers to variables that env does not set. Those of envFrom are not known. Without envFrom they
+// are plain text, which they are not in a container that sets them.
+func (inj *injection) isComplete(g *sharedSettings, env *environment, it *podtext.Element, unset []string, what string) bool {
+	for _, name := range unset {
+		_, shared := g.env.at[name]
+		where := "its env does not set, and its envFrom may"
+		switch {
+		case env.isOpen:
+		case shared || g.template[name] != nil: // and not own, which after an earlier call has what is shared
+			where = fmt.Sprintf("only container %q gets", g.share.Container)
+		default:
+			continue
+		}
+		inj.conflict("", "set the variable in env of the container, or "+inj.in.Profile.DeclineHint(),
+			fmt.Sprintf("%s of container %q, which sidecar profile %q shares with container %q, refers to the environment variable %s, which %s",
+				what, it.Name.Text(), inj.in.Profile.Name, g.share.Container, podtext.Quote(name), where))
+		return false
+	}
+	return true
 }
 
 // collectMount adds a mount or device. Two containers that have something else at one
@@ -295,18 +302,61 @@ func qualifyContainer(variable, container rawjson.Value) (rawjson.Value, error) 
 	return merge.SetMember(variable, ref, "containerName", string(container))
 }
 
-// expandedVariables returns the variables and all those that their values expand.
-func expandedVariables(names []string, value func(name string) rawjson.Value) map[string]bool {
-	all := make(map[string]bool, len(names))
-	for len(names) > 0 {
-		name := names[len(names)-1]
-		names = names[:len(names)-1]
-		if !all[name] {
-			all[name] = true
-			names = append(names, variableNames(value(name).Text())...)
+// environment is the env of a container.
+type environment struct {
+	variables []variable
+	// last is the index of the variable of a name that holds.
+	last map[string]int
+	// isOpen is true if variables come from elsewhere, too.
+	isOpen bool
+}
+
+type variable struct {
+	name string
+	text rawjson.Value
+	// expands are the variables that its value expands, which come before it.
+	expands []int
+	// unset are the names that its value refers to, directly or not, without a variable before it. Of many,
+	// some are enough.
+	unset []string
+}
+
+func readEnvironment(container rawjson.Value) *environment {
+	env := &environment{last: make(map[string]int), isOpen: container.Get("envFrom").Len() > 0}
+	for i, text := range container.Get("env").Elements() {
+		v := variable{name: text.Get("name").Text(), text: text}
+		v.expands, v.unset = env.resolve(text.Get("value").Text())
+		env.variables = append(env.variables, v)
+		env.last[v.name] = i
+	}
+	return env
+}
+
+// resolve returns what a text refers to: variables so far, and names that none has.
+func (env *environment) resolve(text string) (expands []int, unset []string) {
+	const most = 8 // names, of which each variable would pass on those of all that it expands
+	for _, name := range variableNames(text) {
+		var missing []string
+		if i, there := env.last[name]; there {
+			expands, missing = append(expands, i), env.variables[i].unset
+		} else {
+			missing = []string{name}
+		}
+		unset = append(unset, missing[:min(len(missing), most-len(unset))]...)
+	}
+	return expands, unset
+}
+
+// need marks variables and all those that their values expand.
+func (env *environment) need(needed []bool, indexes []int) {
+	for len(indexes) > 0 {
+		i := indexes[len(indexes)-1]
+		indexes = indexes[:len(indexes)-1]
+		if !needed[i] {
+			needed[i] = true
+			indexes = append(indexes, env.variables[i].expands...)
 		}
 	}
-	return all
 }
 
 // variableNames returns the names of the environment variables that a subPathExpr, or the

@@ -139,6 +139,13 @@ func (e *Editor) Result() []byte {
 	return append(out, e.Text[from:]...)
 }
 
+// MayHave reports whether the result may have a member of this name, written without escapes.
+func (e *Editor) MayHave(name string) bool {
+	return bytes.Contains(e.Text, []byte(name)) || slices.ContainsFunc(e.Splices, func(s Splice) bool {
+		return s.name == name || bytes.Contains(s.Insert, []byte(name))
+	})
+}
+
 //nolint:gochecknoglobals // tables that nobody changes, and that take long to make
 var (
 	pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")

@@ -182,7 +182,9 @@ func orNull(v rawjson.Value) rawjson.Value {
 func (m *Merger) list(at Path, own, template rawjson.Value, r *Rule) error {
 	count := own.Len()
 	there := newElementIndex(own, r)
-	for _, value := range template.Elements() {
+	before := m.nextElements(at, template, there, r)
+	var inserted []int
+	for i, value := range template.Elements() {
 		key := r.Key(value)
 		index, element := -1, rawjson.Value(nil)
 		if found, ok := there[r.meaning(value)]; ok {
@@ -198,7 +200,20 @@ func (m *Merger) list(at Path, own, template rawjson.Value, r *Rule) error {
 		case index < 0:
 			count++
 			m.Added = append(m.Added, at.FieldPath+"/"+key)
-			if err := m.Editor.Push(at.Pointer+"/-", own, json.RawMessage(value)); err != nil {
+			if before == nil || before[i].element == nil {
+				if err := m.Editor.Push(at.Pointer+"/-", own, json.RawMessage(value)); err != nil {
+					return err
+				}
+				continue
+			}
+			place := before[i].index
+			for _, other := range inserted {
+				if other <= before[i].index {
+					place++
+				}
+			}
+			inserted = append(inserted, before[i].index)
+			if err := m.Editor.Insert(at.Pointer, place, before[i].element, json.RawMessage(value)); err != nil {
 				return err
 			}
 		case m.Earlier[at.FieldPath+"/"+key]:
@@ -216,6 +231,23 @@ func (m *Merger) list(at Path, own, template rawjson.Value, r *Rule) error {
 		}
 	}
 	return nil
+}
+
+// nextElements returns, for each element of a template, the element of the pod in front of which
+// it goes: the next one that an earlier call added. It is nil for lists whose order has no meaning.
+func (m *Merger) nextElements(at Path, template rawjson.Value, there elementIndex, r *Rule) []indexedElement {
+	if !r.isOrdered || len(m.Earlier) == 0 {
+		return nil
+	}
+	next := make([]indexedElement, template.Len())
+	for i, value := range template.Elements() {
+		if found, ok := there[r.meaning(value)]; ok && m.Earlier[at.FieldPath+"/"+r.Key(value)] {
+			for k := i - 1; k >= 0 && next[k].element == nil; k-- {
+				next[k] = found
+			}
+		}
+	}
+	return next
 }
 
 // isDuplicate reports whether another element of a list has the same value of a member

@@ -23,6 +23,8 @@ type Rule struct {
 	// mapKeys are the members by which the elements of a list are told apart, with
 	// what the API server puts in where one is absent: "protocol=TCP".
 	mapKeys []string
+	// isOrdered says that an element can refer to those before it.
+	isOrdered bool
 	// IsSet says that the elements of a list stand for themselves.
 	IsSet bool
 	// IsAtomic says that an object, or an element with the same key, is one value;
@@ -102,7 +104,7 @@ var (
 	ContainerRules = &Rule{Fields: map[string]*Rule{
 		"terminationMessagePath":   {apiDefault: `"/dev/termination-log"`},
 		"terminationMessagePolicy": {apiDefault: `"File"`},
-		"env":                      {mapKeys: []string{"name"}, IsAtomic: true},
+		"env":                      {mapKeys: []string{"name"}, IsAtomic: true, isOrdered: true},
 		"envFrom":                  listSet,
 		"ports":                    {mapKeys: []string{"containerPort", "protocol=TCP"}, IsAtomic: true, unique: "name"},
 		"volumeMounts":             {mapKeys: []string{"mountPath"}, clean: CleanPath, IsAtomic: true, disjointFrom: "volumeDevices"},
