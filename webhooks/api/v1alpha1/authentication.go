@@ -170,10 +170,10 @@ type AuthenticationConfiguration struct {
 type JWTConfiguration struct {
 	// KeyRefreshInterval is how often the keys of an issuer are fetched. A
 	// withdrawn key is rejected after this time. The default is 5m, the minimum
-	// 30s.
+	// 30s, the maximum 24h.
 	KeyRefreshInterval *metav1.Duration `json:"keyRefreshInterval,omitempty"`
 	// MaxKeyAge is how long keys are used that cannot be refreshed. The default is
-	// 24h.
+	// 24h, the maximum 720h. It must not be less than keyRefreshInterval.
 	MaxKeyAge *metav1.Duration `json:"maxKeyAge,omitempty"`
 	// Issuers configure single issuers.
 	Issuers []JWTIssuer `json:"issuers,omitempty"`
@@ -223,17 +223,18 @@ type GroupSource struct {
 	// included. Otherwise the token is rejected.
 	RequiredPrefix string `json:"requiredPrefix,omitempty"`
 	// MaxGroups is the maximum number of groups that the source may give a user. More
-	// are no answer. The default is 500.
+	// are no answer. The default is 500, the maximum 10000.
 	MaxGroups int `json:"maxGroups,omitempty"`
 	// OnUnknown is what happens if the source has no answer, and none is cached.
 	OnUnknown OnUnknownGroups `json:"onUnknown,omitempty"`
-	// Timeout is the maximum duration of one look-up. The default is 3s. The timeouts
-	// of all sources of an issuer together are at most 7s.
+	// Timeout is the maximum duration of one look-up. The default is 3s, the minimum
+	// 100ms. The timeouts of all sources of an issuer together are at most 7s.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// MaxRequests is the maximum number of look-ups at a time. The default is 128.
+	// MaxRequests is the maximum number of look-ups at a time. The default is 128, the
+	// maximum 1000.
 	MaxRequests int `json:"maxRequests,omitempty"`
-	// CacheTTL is for how long an answer is used, 5m by default, and OutageTTL for how
-	// long while the source does not answer, 1h by default.
+	// CacheTTL is for how long an answer is used, 5m by default, from 10s to 1h. OutageTTL is for
+	// how long it is used while the source does not answer, 1h by default, at most 24h.
 	CacheTTL  *metav1.Duration `json:"cacheTTL,omitempty"`
 	OutageTTL *metav1.Duration `json:"outageTTL,omitempty"`
 }
@@ -332,9 +333,10 @@ type Directory struct {
 	UsernamePrefix string `json:"usernamePrefix,omitempty"`
 	GroupsPrefix   string `json:"groupsPrefix,omitempty"`
 	// Timeout is the maximum duration of one login with all its queries. The
-	// default is 5s.
+	// default is 5s, the minimum 100ms, the maximum 1m.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// MaxConnections is the maximum number of open connections. The default is 8.
+	// MaxConnections is the maximum number of open connections of each replica. The
+	// default is 8, the maximum 1000.
 	MaxConnections int `json:"maxConnections,omitempty"`
 }
 
@@ -395,7 +397,7 @@ type GroupSearch struct {
 	// Nesting is whether members of nested groups are members.
 	Nesting GroupNesting `json:"nesting,omitempty"`
 	// MaxGroups is the maximum number of groups of a user. A user with more groups
-	// cannot log in. The default is 500.
+	// cannot log in. The default is 500, the maximum 10000.
 	MaxGroups int `json:"maxGroups,omitempty"`
 }
 
@@ -405,10 +407,11 @@ type LoginConfiguration struct {
 	// need the same keys.
 	Keys []LoginKey `json:"keys"`
 	// TokenTTL is how long a token is valid. Its renewal asks the directory again
-	// for the user and the groups. The default is 15m, the maximum 24h.
+	// for the user and the groups. The default is 15m, the minimum 1m,
+	// the maximum 24h.
 	TokenTTL *metav1.Duration `json:"tokenTTL,omitempty"`
 	// SessionTTL is how long tokens are renewed without a password. The default is
-	// 10h, the maximum 720h.
+	// 10h, the maximum 720h. It must not be less than tokenTTL. A shorter one also ends open sessions earlier.
 	SessionTTL *metav1.Duration `json:"sessionTTL,omitempty"`
 	// Audiences are the audiences of the tokens. Without any, they are valid for
 	// the API server's audiences.

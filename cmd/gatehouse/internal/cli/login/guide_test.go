@@ -9,7 +9,7 @@ import (
 // TestGuideShowsExplain keeps the output in the guide equal to what is tested.
 func TestGuideShowsExplain(t *testing.T) {
 	t.Parallel()
-	const guide, explained = "../../../../../docs/login-users.md", "../offline/testdata/explaintoken/jwt.txt"
+	const guide, explained = "../../../../../docs/tasks/find-out-why-a-token-is-rejected.md", "../offline/testdata/explaintoken/jwt.txt"
 	text, err := os.ReadFile(guide)
 	if err != nil {
 		t.Fatal(err)

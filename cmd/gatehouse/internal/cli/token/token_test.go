@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/yaml"
@@ -99,20 +98,6 @@ func TestTokenIssueIsAccepted(t *testing.T) {
 	if !reflect.DeepEqual(got.Status, want) {
 		t.Errorf("got %+v\nwant %+v", got.Status, want)
 	}
-}
-
-// TestTokenGuideTellsOfIssue: what the command can say about a token stands in the guide.
-func TestTokenGuideTellsOfIssue(t *testing.T) {
-	t.Parallel()
-	guide, err := os.ReadFile("../../../../../docs/access-tokens.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	newTokenIssueCommand(cli.Streams{}).LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		if name := "--" + flag.Name + " "; flag.Name != "output" && !strings.Contains(strings.ReplaceAll(string(guide), "`", " "), name) {
-			t.Errorf("docs/access-tokens.md does not tell of %s", name)
-		}
-	})
 }
 
 func TestTokenIssueRefusals(t *testing.T) {
