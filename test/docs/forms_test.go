@@ -68,7 +68,7 @@ func TestConcepts(t *testing.T) {
 func TestProse(t *testing.T) {
 	t.Parallel()
 	const most = 25 // words of a cell
-	for _, folder := range []string{"tasks", "concepts"} {
+	for _, folder := range []string{"tasks", "concepts", "."} {
 		for _, p := range pages(t, folder) {
 			paragraph, begin := "", 0
 			for i, line := range append(p.prose(), "") {

@@ -287,7 +287,7 @@ func TestAlerts(t *testing.T) {
 	}
 	for section := range strings.SplitSeq(page, "\n### ") {
 		if name, _, _ := strings.Cut(section, "\n"); slices.Contains(names, name) {
-			for _, part := range []string{"\n**Means** (", "\n**Affected**: ", "\n**Look**:\n", "\n**Do**: ", "\n**Silence**: "} {
+			for _, part := range []string{"\n**Meaning** (", "\n**For users**: ", "\n**Check**:\n", "\n**Mend**: ", "\n**Silence**: "} {
 				if strings.Count(section, part) != 1 {
 					t.Errorf("the section %s has %q %d times", name, strings.TrimSpace(part), strings.Count(section, part))
 				}
