@@ -140,6 +140,9 @@ func (r *decider) patched(i *invocation, v *version, m *mutationProgram) (out ru
 		if out, err = o.GetObjectConvertor().ConvertToVersion(out, v.VersionedKind.GroupVersion()); err != nil {
 			return nil, cost, err
 		}
+		if reflect.TypeOf(out) != reflect.TypeOf(before) {
+			return nil, cost, apierrors.NewInternalError(fmt.Errorf("failed to convert object: the policy makes a %T of a %T", out, before))
+		}
 		if isPart {
 			changed := reflect.ValueOf(out).Elem()
 			if r.isPartial {

@@ -26,6 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 )
@@ -37,6 +38,7 @@ type requestFlags struct {
 	as        string
 	groups    []string
 	noSchema  bool
+	pods      string
 }
 
 func (f *requestFlags) add(cmd *cobra.Command) {
@@ -45,6 +47,7 @@ func (f *requestFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.old, "old", nil, "file or directory of manifests with the objects before an UPDATE, or - for standard input; repeatable")
 	f.addUser(cmd)
 	flags.BoolVar(&f.noSchema, "no-schema", false, "do not check objects against the schemas of their kinds")
+	flags.StringVar(&f.pods, "pods", string(admit.WarnPods), "what it is if policies will refuse every pod that a workload creates: warn, refuse or ignore")
 }
 
 // addUser adds the flags that say who asks.
@@ -57,6 +60,11 @@ func (f *requestFlags) addUser(cmd *cobra.Command) {
 // operations returns those that manifests can be about. A CONNECT has options in place of an object.
 func operations() []string {
 	return []string{string(admissionv1.Create), string(admissionv1.Update), string(admissionv1.Delete)}
+}
+
+// podsValues returns the values of --pods.
+func podsValues() []string {
+	return []string{string(admit.WarnPods), string(admit.RefusePods), string(admit.IgnorePods)}
 }
 
 // check returns everything that is wrong with the flags.
@@ -76,6 +84,9 @@ func (f *requestFlags) check(manifests *manifestFlags) error {
 	}
 	errs.Add(slices.Contains(f.old, "-") && manifests.readsStdin(), "--old - and the manifests cannot both be standard input")
 	errs.Add(f.as == "", `--as "": must be the name of a user`)
+	if !slices.Contains(podsValues(), f.pods) {
+		errs = append(errs, fmt.Errorf("--pods %q: must be %s", f.pods, strings.Join(podsValues(), " or ")))
+	}
 	return errs.Err()
 }
 
@@ -150,7 +161,10 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 		}
 	}
 	e.resources = schemas.Resources(append(crdadmission.Definitions(), crds...))
-	e.decider.Snapshot = in.withDefinitions(crds)
+	e.decider.Snapshot, e.decider.Pods = in.withDefinitions(crds), admit.Pods(f.pods)
+	if e.decider.Resources = e.resources; f.noSchema {
+		e.decider.Resources = e.resources.WithSchemas(nil)
+	}
 	if e.decider.Order = true; in.source != nil {
 		e.decider.IsUnordered = in.isOfAPIServer
 	}
@@ -286,6 +300,11 @@ func (e *evaluator) decide(ctx context.Context, o *manifest.Object, explain bool
 		template = &admit.Template{Path: o.Template, Workload: o.Workload, Pod: e.sidecarInput(o).Request.Object.Raw}
 	}
 	out.Decision = e.decider.Decide(ctx, &req, template, explain)
+	if out.Changed { // policies may have mended what the API server refuses once they are done
+		out.invalid = slices.DeleteFunc(out.invalid, func(d diagnostic.Diagnostic) bool {
+			return d.Message != strict.UnknownField && !admit.Has(out.Invalid, &d)
+		})
+	}
 	if !explain && out.Err == nil { // explain shows the results
 		for _, text := range orderNotes(out.Mutated) {
 			out.note = strings.TrimPrefix(out.note+"; "+text, "; ")

@@ -119,6 +119,8 @@ type explained struct {
 	GeneratedName string `json:"generatedName,omitempty"`
 	// Policies are all policies, also those that do not match the object. There are none for a pod that injection refuses.
 	Policies []policy.Evaluation `json:"policies,omitempty"`
+	// Violations are those that are none of Policies: what the API server refuses of the changed object, and pods that nobody will admit.
+	Violations []policy.Violation `json:"violations,omitempty"`
 	// Verdict is the one of check.
 	Verdict checkVerdict `json:"verdict"`
 	// Error says what is unknown.
@@ -206,6 +208,7 @@ func (x *explainer) explainObject(ctx context.Context, o *manifest.Object) *expl
 	}
 	e.Invalid = e.from.invalid
 	e.Mutations, e.GeneratedName = explainMutations(e.from.Mutated), e.from.GeneratedName
+	e.Violations = e.from.Beside
 	e.Policies, e.Verdict, e.Error = e.from.Policies, e.from.verdict(), cmp.Or(e.from.problem(), e.Error)
 	return e
 }
@@ -307,6 +310,9 @@ func (e *explained) print(out io.Writer, all bool) {
 		line("  invalid: %s", cli.OneLine(e.Invalid[i].String()))
 	}
 	e.printPolicies(line, all)
+	for i := range e.Violations {
+		line("  %s: %s", effectOf(&e.Violations[i]), decision.ViolationLine(&e.Violations[i]))
+	}
 	if e.Error != "" {
 		line("  cannot decide: %s", cli.OneLine(e.Error))
 	}

@@ -17,7 +17,7 @@ func (e *explained) isMatched() bool {
 	if slices.ContainsFunc(e.Mutations, func(m explainedMutation) bool { return slices.ContainsFunc(m.Policies, decision.IsMutating) }) {
 		return true
 	}
-	return e.Error != "" || len(e.Invalid) > 0 || e.from.note != "" || slices.ContainsFunc(e.Policies, func(p policy.Evaluation) bool { return decision.IsMatch(p.Why) })
+	return e.Error != "" || len(e.Invalid)+len(e.Violations) > 0 || e.from.note != "" || slices.ContainsFunc(e.Policies, func(p policy.Evaluation) bool { return decision.IsMatch(p.Why) })
 }
 
 // explainedMutation is what mutating policies do to an object, or to the pods of its template.

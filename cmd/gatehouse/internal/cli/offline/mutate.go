@@ -26,7 +26,7 @@ import (
 // inject adds, and nothing tells afterwards what a mutating policy has changed.
 func NewMutateCommand(s cli.Streams) *cobra.Command {
 	var f changeFlags
-	user := requestFlags{noSchema: true}
+	var user requestFlags
 	cmd := &cobra.Command{
 		Use:   "mutate --config DIR|--context NAME [FILE|DIR]... [-k DIR]...",
 		Short: "Show manifests as mutating policies and injection change them",

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/paging"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	schemas "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/schema"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -39,7 +40,8 @@ func (a *audit) prepare(ctx context.Context) {
 	if err != nil {
 		workloads, _ = workload.New(nil) // as a Snapshot does not compile with them
 	}
-	a.decider = &decider{Decider: admit.Decider{Snapshot: snapshot}, resources: request.NewResources(nil).With(kinds), workloads: workloads}
+	resources := schemas.Resources(nil).With(kinds)
+	a.decider = &decider{Decider: admit.Decider{Snapshot: snapshot, Resources: resources}, resources: resources, workloads: workloads}
 }
 
 // readNamespaces reads all namespaces at once, or those that are audited one by one. What cannot be read, or is too

@@ -91,8 +91,14 @@ func Mutate(ctx context.Context, set *mutation.Set, req *admission.Request, expl
 // a refusal leaves the request as it is.
 func Inject(ctx context.Context, set *sidecar.Set, req *admission.Request) sidecar.Decision {
 	d := set.Decide(ctx, sidecar.Input{Request: *req})
+	apply(req, &d)
+	return d
+}
+
+// apply changes the pod in a request as injection has decided.
+func apply(req *admission.Request, d *sidecar.Decision) {
 	if d.Err != nil || len(d.Refusals) > 0 || len(d.Patches) == 0 {
-		return d
+		return
 	}
 	text, err := patched(req.Object.Raw, d.Patches)
 	if err == nil {
@@ -100,10 +106,9 @@ func Inject(ctx context.Context, set *sidecar.Set, req *admission.Request) sidec
 	}
 	if err != nil {
 		d.Err = fmt.Errorf("injection: %w", err)
-		return d
+		return
 	}
 	req.Object.Raw = text
-	return d
 }
 
 // patched returns a text with the operations of a patch applied.

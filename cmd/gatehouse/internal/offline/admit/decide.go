@@ -18,6 +18,7 @@ import (
 
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
@@ -39,6 +40,10 @@ type Decider struct {
 	Documents *crdadmission.Reviewer
 	// NamespaceHint says how a namespace becomes known that is not.
 	NamespaceHint string
+	// Resources say what the API server refuses of an object that was changed. With nil such an object is not checked.
+	Resources *request.Resources
+	// Pods says what it is if policies refuse the pods of a template: "" is not asked.
+	Pods Pods
 }
 
 // Template is a pod template in an object.
@@ -70,8 +75,12 @@ type Decision struct {
 	Injection *sidecar.Decision
 	// GeneratedName is the name that the object has for policies, "" for one that has a name of its own.
 	GeneratedName string
-	// Violations are those of mutating policies, of injection, of Documents, and then those of policies.
-	Violations []policy.Violation
+	// Violations are those of mutating policies, of injection, of Documents, and then those of policies. Beside are the ones of these
+	// that no evaluation of a policy has: of what the API server refuses of a changed object, and of pods that nobody will admit.
+	Violations, Beside []policy.Violation
+	// Changed reports whether the object was changed, and Invalid is what the API server then refuses of it, whoever wrote that.
+	Changed bool
+	Invalid diagnostic.List
 	// Warnings are those that say more than violations. Warned reports whether the user gets any.
 	Warnings []string
 	Warned   bool
@@ -113,6 +122,7 @@ func (out *Decision) generateName(req *admission.Request) error {
 // for an object without one.
 func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *Template, explain bool) Decision {
 	var out Decision
+	sent, pods := *req, (*admission.Request)(nil)
 	if d.mutate(ctx, &out, req, "", explain); out.Refused || out.Err != nil {
 		return out
 	}
@@ -124,17 +134,16 @@ func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *
 			out.SkippedPolicies = len(injection.Refusals) > 0
 			return out
 		}
+		d.addResult(ctx, &out, &sent, req, "")
 	case template != nil && req.Operation != admissionv1.Delete && req.SubResource == "":
-		pod, err := d.templatePod(ctx, &out, req, template, explain)
-		if err != nil {
+		d.addResult(ctx, &out, &sent, req, "")
+		var err error
+		if pods, err = d.decidePods(ctx, &out, req, template, explain); err != nil {
 			out.Err = fmt.Errorf("%s: %w", template.Path, err)
 			return out
 		}
-		out.setPod(pod)
-		in := sidecar.ForPod(req.Namespace, pod)
-		in.Workload = template.Workload
-		injection := d.Snapshot.Sidecar.Decide(ctx, in)
-		d.addInjection(&out, &injection, req.Namespace, template.Path)
+	default:
+		d.addResult(ctx, &out, &sent, req, "")
 	}
 	if d.Documents != nil && crdadmission.Concerns(req) {
 		response := d.Documents.Review(ctx, *req, true)
@@ -158,6 +167,9 @@ func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *
 	out.Refused = out.Refused || slices.ContainsFunc(decision.Violations, func(v policy.Violation) bool {
 		return v.Refuses() && (v.Template == "" || !out.UnknownSidecars)
 	})
+	if pods != nil && d.Pods != "" && d.Pods != IgnorePods {
+		d.admitPods(ctx, &out, pods, template, explain)
+	}
 	return out
 }
 
@@ -168,8 +180,9 @@ func (out *Decision) setPod(pod []byte) {
 	}
 }
 
-// templatePod returns the pod that the template of a request's object makes, with defaults and as mutating policies change it.
-func (d *Decider) templatePod(ctx context.Context, out *Decision, req *admission.Request, template *Template, explain bool) ([]byte, error) {
+// decidePods decides about the pods that the template of a request's object makes, without policies. It returns the request for one, as
+// mutating policies and injection change it, nil if one is refused or that is not known.
+func (d *Decider) decidePods(ctx context.Context, out *Decision, req *admission.Request, template *Template, explain bool) (*admission.Request, error) {
 	pod := template.Pod
 	if len(out.Mutated) > 0 && out.Mutated[0].Object != nil {
 		if changed, ok := manifest.PodOfTemplate(rawjson.Value(req.Object.Raw).Get(strict.Steps(template.Path)...), req.Namespace); ok {
@@ -181,14 +194,28 @@ func (d *Decider) templatePod(ctx context.Context, out *Decision, req *admission
 		return nil, err
 	}
 	created := webhooks.ForTemplate(req.Namespace, template.Workload, pod).Request
+	sent, before := created, len(out.Violations)
 	d.mutate(ctx, out, &created, template.Path, explain)
-	return created.Object.Raw, nil
+	out.setPod(created.Object.Raw)
+	in := sidecar.ForPod(req.Namespace, created.Object.Raw)
+	in.Workload = template.Workload
+	injection := d.Snapshot.Sidecar.Decide(ctx, in)
+	apply(&created, &injection)
+	d.addInjection(out, &injection, req.Namespace, template.Path)
+	if out.UnknownSidecars || len(out.Violations) > before {
+		return nil, nil //nolint:nilnil // there is no pod to go on with
+	}
+	d.addResult(ctx, out, &sent, &created, template.Path)
+	return &created, nil
 }
 
 // Mutate decides by mutating policies alone about a request, or about one for the pod of the template at a path. Its object becomes what
 // they make of it.
 func (d *Decider) Mutate(ctx context.Context, req *admission.Request, template string, explain bool) (out Decision) {
-	d.mutate(ctx, &out, req, template, explain)
+	sent := *req
+	if d.mutate(ctx, &out, req, template, explain); !out.Refused && out.Err == nil {
+		d.addResult(ctx, &out, &sent, req, template)
+	}
 	return out
 }
 

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"context"
 	"maps"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
 )
 
@@ -31,18 +33,21 @@ type Resources struct {
 	kinds map[schema.GroupVersionKind]Resource
 	// preferred has the preferred version of each kind.
 	preferred map[schema.GroupKind]schema.GroupVersionKind
-	preparer  Preparer
+	schemas   Schemas
 }
 
-// Preparer does to a custom resource what the API server does when it decodes one.
-type Preparer interface {
+// Schemas are those of kinds, as package schema has them.
+type Schemas interface {
+	// Prepare does to a custom resource what the API server does when it decodes one.
 	Prepare(kind schema.GroupVersionKind, object, old map[string]any, keepsStatus bool) error
+	// Check returns what the API server rejects of an object on its own.
+	Check(ctx context.Context, kind schema.GroupVersionKind, object, old map[string]any) (found diagnostic.List, undecodable bool, err error)
 }
 
-// Preparing returns the resources with what prepares objects of custom kinds.
-func (r *Resources) Preparing(preparer Preparer) *Resources {
+// WithSchemas returns the resources with schemas, by which custom resources are prepared and objects checked.
+func (r *Resources) WithSchemas(schemas Schemas) *Resources {
 	out := *r
-	out.preparer = preparer
+	out.schemas = schemas
 	return &out
 }
 
@@ -52,8 +57,8 @@ func (r *Resources) Preparing(preparer Preparer) *Resources {
 func (r *Resources) Prepare(object, old map[string]any, keepsStatus bool) {
 	version, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
-	if r.preparer != nil {
-		_ = r.preparer.Prepare(schema.FromAPIVersionAndKind(version, kind), object, old, keepsStatus) // a check by the schema reports it
+	if r.schemas != nil {
+		_ = r.schemas.Prepare(schema.FromAPIVersionAndKind(version, kind), object, old, keepsStatus) // a check by the schema reports it
 	}
 }
 
@@ -85,7 +90,7 @@ func NewResources(crds []*unstructured.Unstructured) *Resources {
 
 // With returns the resources with more kinds, which take precedence.
 func (r *Resources) With(kinds map[schema.GroupVersionKind]Resource) *Resources {
-	out := &Resources{kinds: maps.Clone(r.kinds), preferred: maps.Clone(r.preferred), preparer: r.preparer}
+	out := &Resources{kinds: maps.Clone(r.kinds), preferred: maps.Clone(r.preferred), schemas: r.schemas}
 	for kind, as := range kinds {
 		out.know(kind, as)
 	}

@@ -114,7 +114,7 @@ func (s *Schemas) Prepare(gvk schema.GroupVersionKind, object, old map[string]an
 // Resources returns the resources of Kubernetes and of CustomResourceDefinitions, whose objects requests have as the API server
 // decodes them.
 func Resources(definitions []*unstructured.Unstructured) *request.Resources {
-	return request.NewResources(definitions).Preparing(New(definitions))
+	return request.NewResources(definitions).WithSchemas(New(definitions))
 }
 
 // hasWrongType reports whether there is more than unknown fields, which a decoder can leave out.
@@ -135,7 +135,7 @@ func (s *Schemas) finish(t reflect.Type, object map[string]any, found diagnostic
 	for _, d := range found {
 		taken[d.Field] = true
 	}
-	for _, d := range s.checkFields(t, object) {
+	for _, d := range append(s.checkFields(t, object), checkMetadata(object)...) {
 		if !taken[d.Field] {
 			found = append(found, d)
 		}

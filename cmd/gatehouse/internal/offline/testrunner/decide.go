@@ -23,9 +23,9 @@ func (r *Runner) request(c *Case) (admission.Request, error) {
 }
 
 // decide decides about a request as a cluster does: mutating policies first, then sidecars, then policies.
-func decide(ctx context.Context, snapshot *webhooks.Snapshot, c *Case, req admission.Request) (out Outcome) {
-	sent := req.Object.Raw
-	defer func() { out.sent, out.object = sent, req.Object.Raw }()
+func (r *Runner) decide(ctx context.Context, snapshot *webhooks.Snapshot, c *Case, req admission.Request) (out Outcome) {
+	sent := req
+	defer func() { out.sent, out.object = sent.Object.Raw, req.Object.Raw }()
 	if c.Inject {
 		d := admit.Mutate(ctx, snapshot.Mutation, &req, false)
 		if out.addMutation(&d); out.Verdict != "" {
@@ -35,6 +35,12 @@ func decide(ctx context.Context, snapshot *webhooks.Snapshot, c *Case, req admis
 	if c.Inject && sidecar.IsNewPod(&req) {
 		d := admit.Inject(ctx, snapshot.Sidecar, &req)
 		if out.addInjection(&d); out.Verdict != "" {
+			return out
+		}
+	}
+	if c.Inject {
+		if _, made, _ := admit.Result(ctx, r.Resources, snapshot.Mutation, &sent, &req); len(made) > 0 {
+			out.Verdict, out.Violations = v1alpha1.TestDenied, made
 			return out
 		}
 	}

@@ -124,7 +124,7 @@ func (r *Runner) Run(ctx context.Context, all []*Case) ([]Result, error) {
 				return err
 			}
 			start := time.Now()
-			result := Result{Case: c, Got: decide(ctx, snapshots[variantOf(c)], c, requests[i])}
+			result := Result{Case: c, Got: r.decide(ctx, snapshots[variantOf(c)], c, requests[i])}
 			result.Elapsed = time.Since(start)
 			result.Differences = Judge(&c.Expect, &result.Got)
 			results[i] = result
