@@ -48,8 +48,12 @@ it prints the verdict and every violation, with policy, binding, rule and line.
   refused        its schema or a policy denies it, or injection rejects its pods
   cannot decide  the reason follows
 
-For a workload, injection and policies that match pods process the pods that it
-creates. Violations that a PolicyException exempts are shown but do not count.
+What a mutating policy or injection makes of an object is validated too. For a
+workload, mutating policies, injection and policies that match pods process the pods
+that it creates. If a policy that the API server does not apply to workloads, such as
+a ValidatingAdmissionPolicy on pods, will refuse all of them, the workload gets a
+warning; --pods=refuse makes it a refusal. Violations that a PolicyException exempts
+are shown but do not count.
 
 With --old, objects that are among the old ones are updated, and all others are
 created. With --operation DELETE the objects are deleted.

@@ -85,7 +85,7 @@ func (f *requestFlags) check(manifests *manifestFlags) error {
 	errs.Add(slices.Contains(f.old, "-") && manifests.readsStdin(), "--old - and the manifests cannot both be standard input")
 	errs.Add(f.as == "", `--as "": must be the name of a user`)
 	if !slices.Contains(podsValues(), f.pods) {
-		errs = append(errs, fmt.Errorf("--pods %q: must be %s", f.pods, strings.Join(podsValues(), " or ")))
+		errs = append(errs, fmt.Errorf("--pods %q: must be warn, refuse or ignore", f.pods))
 	}
 	return errs.Err()
 }

@@ -63,7 +63,7 @@ func (d *Decider) admitPods(ctx context.Context, out *Decision, pod *admission.R
 		return
 	}
 	for _, e := range decision.Evaluations {
-		if e.Why == policy.OtherRequest || slices.ContainsFunc(out.Policies, func(t policy.Evaluation) bool {
+		if e.Why == policy.OtherRequest || e.Why == policy.NotInForce || slices.ContainsFunc(out.Policies, func(t policy.Evaluation) bool {
 			return t.Template != "" && t.Kind == e.Kind && t.Policy == e.Policy && t.Binding == e.Binding && t.Param == e.Param
 		}) {
 			continue
