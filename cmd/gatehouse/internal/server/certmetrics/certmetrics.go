@@ -35,7 +35,7 @@ func New[Reason ~string](registry *prometheus.Registry, handshakes []Reason) *Me
 		}),
 		handshakes: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_tls_handshake_errors_total",
-			Help: "TLS handshakes that failed by reason (untrusted, client-certificate, protocol, abandoned, other).",
+			Help: "TLS handshakes that failed by reason: untrusted (the client does not trust the serving certificate), client-certificate (it is expired or not from a CA of --client-ca), protocol (no TLS, or an unsupported version), abandoned (the client disconnected, as load balancers do) or other.",
 		}, []string{"reason"}),
 	}
 	// rates need the initial zero

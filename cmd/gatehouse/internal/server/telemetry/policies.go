@@ -44,11 +44,11 @@ type policySeries struct {
 func newPolicies(f factory) *policies {
 	return &policies{
 		evaluations: f.counters("gatehouse_policy_evaluations_total",
-			"Policy evaluations by rule and outcome. An empty rule counts evaluations of the policy for the binding, whatever its rules decide. Dry runs are not counted.", "kind", "policy", "binding", "rule", "outcome"),
+			"Policy evaluations by rule and outcome: Passed, Violated, Excepted (violated, and an exception exempts the object), Existing (violated before the update, which makes it no worse), or Failed and Ignored (it cannot be evaluated, and failurePolicy decides). An empty rule counts evaluations of the policy for the binding, with the outcome Evaluated whatever its rules decide. Dry runs are not counted.", "kind", "policy", "binding", "rule", "outcome"),
 		// 10 µs to 1 s
 		duration: f.histograms("gatehouse_policy_duration_seconds",
 			"Duration of one evaluation of a policy with all of its rules.", prometheus.ExponentialBuckets(1e-5, 10, 6), "kind", "policy"),
-		cost: f.counters("gatehouse_policy_cost_total", "CEL cost of policy evaluations.", "kind", "policy"),
+		cost: f.counters("gatehouse_policy_cost_total", "CEL cost of policy evaluations. That of a policy that cannot reach a cost limit is measured at its first evaluation and every 64th, and counts 64 times.", "kind", "policy"),
 		exceptions: f.counters("gatehouse_policy_exceptions_used_total",
 			"Violations that an exception allowed, by policy and exception (namespace/name). Dry runs are not counted.", "kind", "policy", "exception"),
 		known: make(map[policyLabels]*policySeries),
