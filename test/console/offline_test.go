@@ -92,8 +92,7 @@ func TestOffline(t *testing.T) {
 	t.Parallel()
 	const pods = 150
 	r := record(t, pods)
-	must(t, os.CopyFS(filepath.Join(r.dir, "deploy"), os.DirFS("../../manifests/examples/quickstart"))) // its manifests, and its configuration as well
-	c := startAs(t, cluster.ProcessOptions{Dir: r.dir, Args: []string{"--config", "config", "--recording", "recording", "-f", "deploy/deployment.yaml"}})
+	c := startAs(t, cluster.ProcessOptions{Dir: r.dir, Args: []string{"--config", "config", "--recording", "recording"}})
 	p := c.open(t, "/decisions", desktop)
 	got := waitFor(t, p, r.reviews)
 	if len(got.Names) != rowsOfPage || got.Names[0] != fmt.Sprintf("app-%03d", pods-1) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
@@ -57,7 +58,8 @@ func TestExpensive(t *testing.T) { //nolint:paralleltest // it counts what is al
 			}
 			allocated := int64(after.TotalAlloc-before.TotalAlloc) >> 20 //#nosec G115 -- it grows
 			t.Logf("a request of %d KiB allocates %d MiB", len(req.Object.Raw)>>10, allocated)
-			if allocated > 96 {
+			// The race detector drops what sync.Pool keeps, at random.
+			if allocated > 96 && !race.Enabled {
 				t.Errorf("%d MiB were allocated", allocated)
 			}
 		})
