@@ -64,7 +64,6 @@ func ExampleCompileDir() {
 	}
 	// Output:
 	// false
-	// 2 violations:
-	// 1. AdmissionPolicy 'safe-pods' denied request: images must come from registry.example
+	// 2 violations: 1. AdmissionPolicy 'safe-pods' denied request: images must come from registry.example
 	// 2. AdmissionPolicy 'safe-pods' denied request: every container needs a memory limit
 }

@@ -270,9 +270,14 @@ func (a *answer) status(r *request) *metav1.Status {
 		return status
 	}
 	var message strings.Builder
+	// The first violation is on the first line, the only one that "kubectl get events" shows.
 	fmt.Fprintf(&message, "%d violations:", len(a.denied))
 	for i, line := range lines {
-		fmt.Fprintf(&message, "\n%d. %s", i+1, strings.ReplaceAll(line, "\n", "\n   "))
+		separator := "\n"
+		if i == 0 {
+			separator = " "
+		}
+		fmt.Fprintf(&message, "%s%d. %s", separator, i+1, strings.ReplaceAll(line, "\n", "\n   "))
 	}
 	if left > 0 {
 		fmt.Fprintf(&message, "\n… and %d more", left)

@@ -155,13 +155,13 @@ func TestAdmissionPolicyBindings(t *testing.T) {
 		{"bound", documents(policies(`validations: [{expression: "false", message: never}]`), binding("validationActions: [Deny]")), "AdmissionPolicy 'own' with binding 'bound' denied request: never"},
 		{
 			"bound, and actions of its own", documents(policies(`validationActions: [Deny], validations: [{expression: "false", message: never}]`), binding("validationActions: [Deny]")),
-			"2 violations:\n1. AdmissionPolicy 'own' denied request: never\n2. AdmissionPolicy 'own' with binding 'bound' denied request: never",
+			"2 violations: 1. AdmissionPolicy 'own' denied request: never\n2. AdmissionPolicy 'own' with binding 'bound' denied request: never",
 		},
 		{
 			"params", documents(policies(`paramKind: {apiVersion: v1, kind: ConfigMap}, validations: [{expression: "false", messageExpression: "string(params.metadata.name)"}]`),
 				binding("validationActions: [Deny], paramRef: {selector: {}, parameterNotFoundAction: Deny}"),
 				`{apiVersion: v1, kind: ConfigMap, metadata: {name: one, namespace: shop}}`, `{apiVersion: v1, kind: ConfigMap, metadata: {name: two, namespace: shop}}`),
-			"2 violations:\n1. AdmissionPolicy 'own' with binding 'bound' denied request: one\n2. AdmissionPolicy 'own' with binding 'bound' denied request: two",
+			"2 violations: 1. AdmissionPolicy 'own' with binding 'bound' denied request: one\n2. AdmissionPolicy 'own' with binding 'bound' denied request: two",
 		},
 		{"not in force", policies(`validations: [{expression: "false"}]`), ""},
 		{

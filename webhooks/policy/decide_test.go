@@ -276,8 +276,7 @@ func TestWithoutContext(t *testing.T) {
 	spec.Objects = nil
 	set, err := policy.Compile(spec)
 	must(t, err)
-	const want = `2 violations:
-1. ValidatingAdmissionPolicy 'a' with binding 'a' denied request: failed to configure binding: namespace "shop" is not known, and namespaceObject is used
+	const want = `2 violations: 1. ValidatingAdmissionPolicy 'a' with binding 'a' denied request: failed to configure binding: namespace "shop" is not known, and namespaceObject is used
 2. ValidatingAdmissionPolicy 'b' with binding 'b' denied request: failed to configure binding: no params found for policy binding with ` + "`Deny` parameterNotFoundAction"
 	if got := message(decide(t, set, review(t, configMap))); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -292,8 +291,7 @@ func TestManyViolations(t *testing.T) {
 		denyAll("a", `validations: [{expression: "false", reason: RequestEntityTooLarge, message: large}]`, ""),
 	))
 	response := decide(t, set, review(t, configMap))
-	const want = `4 violations:
-1. ValidatingAdmissionPolicy 'a' with binding 'a' denied request: large
+	const want = `4 violations: 1. ValidatingAdmissionPolicy 'a' with binding 'a' denied request: large
 2. ValidatingAdmissionPolicy 'b' with binding 'b' denied request: one
 3. ValidatingAdmissionPolicy 'b' with binding 'b' denied request: failed expression: 1 ==
      2

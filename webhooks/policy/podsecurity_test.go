@@ -116,8 +116,7 @@ func TestPodSecurityWithExpressions(t *testing.T) {
 	privileged := strings.Replace(plainPod, "spec: {", "spec: {hostNetwork: true, hostPID: true, ", 1)
 	privileged = strings.Replace(privileged, `"web:1"`, `"web:1", ports: [{containerPort: 80, hostPort: 80}]`, 1)
 	response := decide(t, compile(t, text), review(t, privileged))
-	const want = `3 violations:
-1. AdmissionPolicy 'restricted' denied request: violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true, hostPID=true)
+	const want = `3 violations: 1. AdmissionPolicy 'restricted' denied request: violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true, hostPID=true)
 2. AdmissionPolicy 'restricted' denied request: violates PodSecurity "baseline:latest": hostPort (container "web" uses hostPort 80)
 3. AdmissionPolicy 'restricted' denied request: no labels`
 	if message(response) != want || response.Result.Code != 403 {
