@@ -2,7 +2,6 @@ package console
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -227,9 +226,6 @@ func (c *console) lintCandidate(ctx context.Context, x *candidate, out *tryResul
 
 // requestWords returns the flags that say who asks for what.
 func (x *candidate) requestWords(form *tryForm) (words []string, err error) {
-	if form.Namespace != "" {
-		words = append(words, "--namespace", form.Namespace)
-	}
 	if form.User != "" {
 		words = append(words, "--as", form.User)
 	}
@@ -255,31 +251,26 @@ func (c *console) decideCandidate(ctx context.Context, x *candidate, form *tryFo
 	if err != nil {
 		return err
 	}
-	words := slices.Concat([]string{"--config", x.dir, "--allow-empty", "-f", "-"}, asked)
-	if !c.isOffline() {
-		words = append(words, c.ClusterFlags.Arguments()...)
-	}
-	out.Verdicts = c.execute(ctx, []byte(form.Manifests), append([]string{"check"}, words...)...).show(x.cleanText)
-	out.Reasons = c.execute(ctx, []byte(form.Manifests), append([]string{"explain"}, words...)...).show(x.cleanText)
-	return c.injectCandidate(ctx, x, form, out)
-}
-
-// injectCandidate adds what injection changes of the manifests.
-func (c *console) injectCandidate(ctx context.Context, x *candidate, form *tryForm, out *tryResult) error {
-	if form.Operation != "CREATE" {
-		out.NoDiff = "Sidecars are injected when a pod is created."
-		return nil
-	}
-	if !c.isOffline() {
-		if err := c.writeNamespaces(ctx, x, form); err != nil {
-			return err
-		}
-	}
-	words := []string{"inject", "--config", x.dir, "--allow-empty", "-f", "-"}
+	words := []string{"--config", x.dir, "--allow-empty", "-f", "-"}
 	if form.Namespace != "" {
 		words = append(words, "--namespace", form.Namespace)
 	}
-	injected := c.execute(ctx, []byte(form.Manifests), words...)
+	if !c.isOffline() {
+		words = append(words, c.ClusterFlags.Arguments()...)
+	}
+	out.Verdicts = c.execute(ctx, []byte(form.Manifests), slices.Concat([]string{"check"}, words, asked)...).show(x.cleanText)
+	out.Reasons = c.execute(ctx, []byte(form.Manifests), slices.Concat([]string{"explain"}, words, asked)...).show(x.cleanText)
+	c.injectCandidate(ctx, x, form, words, out)
+	return nil
+}
+
+// injectCandidate adds what injection changes of the manifests.
+func (c *console) injectCandidate(ctx context.Context, x *candidate, form *tryForm, words []string, out *tryResult) {
+	if form.Operation != "CREATE" {
+		out.NoDiff = "Sidecars are injected when a pod is created."
+		return
+	}
+	injected := c.execute(ctx, []byte(form.Manifests), append([]string{"inject"}, words...)...)
 	switch {
 	case injected.code != cli.ExitYes:
 		out.NoDiff = "Nothing is injected: " + x.cleanText(strings.Join(injected.problems(), " "))
@@ -288,35 +279,4 @@ func (c *console) injectCandidate(ctx context.Context, x *candidate, form *tryFo
 	default:
 		out.Diff = diffOf([]byte(form.Manifests), injected.out)
 	}
-	return nil
-}
-
-// maxNamespaces bounds the namespaces that are read for a computation.
-const maxNamespaces = 50
-
-// writeNamespaces writes the namespaces of the manifests, as they are in the cluster, beside the candidate.
-func (c *console) writeNamespaces(ctx context.Context, x *candidate, form *tryForm) error {
-	source, err := c.Open(ctx, "")
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	names := []string{cmp.Or(form.Namespace, "default")}
-	for _, d := range splitDocuments([]byte(form.Manifests)) {
-		for _, key := range d.keys() {
-			names = append(names, key.Namespace)
-		}
-	}
-	slices.Sort(names)
-	var all []document
-	for _, name := range slices.Compact(names) {
-		if name == "" || len(all) == maxNamespaces {
-			continue
-		}
-		if namespace, known := source.Once.Namespace(name); known {
-			namespace.APIVersion, namespace.Kind, namespace.ManagedFields = "v1", "Namespace", nil
-			all = append(all, document{text: []byte(asYAML(namespace))})
-		}
-	}
-	return x.write("namespaces.yaml", joinDocuments(all))
 }

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -148,14 +149,25 @@ type objectKey struct{ group, kind, namespace, name string }
 func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error) {
 	e := &evaluator{
 		input: in, user: request.WithGroups(authenticationv1.UserInfo{Username: f.as, Groups: f.groups}),
-		operation: admissionv1.Operation(f.operation), decider: admit.Decider{Snapshot: in.snapshot, Documents: newDocumentReviewer(in.config), NamespaceHint: labelsHint},
+		operation: admissionv1.Operation(f.operation), decider: admit.Decider{Snapshot: in.snapshot, Documents: newDocumentReviewer(in.config), NamespaceHint: in.namespaceHint},
 		defined: map[schema.GroupVersionKind]map[string]any{},
 	}
 	crds := slices.Clone(in.definitions)
+	known := map[string]*unstructured.Unstructured{}
+	for _, u := range in.definitions {
+		known[u.GetName()] = u
+	}
 	for object := range objectsIn(in.sources) {
 		if object.GroupVersionKind() == crdKind() {
 			if content := contentOf(object); content != nil { // evaluate reports what is wrong with it
 				request.Versions(content, func(kind schema.GroupVersionKind, _ string, _ map[string]any) { e.defined[kind] = content })
+				switch before := known[object.Name]; {
+				case before == nil:
+				case in.source != nil: // the manifest updates it
+					crds = slices.DeleteFunc(crds, func(u *unstructured.Unstructured) bool { return u == before })
+				default:
+					in.addDefinedTwice(before.Object, content, "--config", object.Place())
+				}
 				crds = append(crds, &unstructured.Unstructured{Object: content})
 			}
 		}
@@ -169,12 +181,12 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 		e.decider.IsUnordered = in.isOfAPIServer
 	}
 	if !f.noSchema {
-		known := slices.DeleteFunc(slices.Clone(crds), func(u *unstructured.Unstructured) bool {
+		readable := slices.DeleteFunc(slices.Clone(crds), func(u *unstructured.Unstructured) bool {
 			opaque := false
 			request.Versions(u.Object, func(kind schema.GroupVersionKind, _ string, _ map[string]any) { opaque = opaque || in.opaque[kind] })
 			return opaque
 		})
-		e.schemas, e.unchecked = schemas.New(known), map[schema.GroupVersionKind]error{}
+		e.schemas, e.unchecked = schemas.New(readable), map[schema.GroupVersionKind]error{}
 	}
 	for _, p := range in.config.Policy.All() {
 		e.matchers = append(e.matchers, p.Spec.MatchConstraints)
@@ -195,10 +207,17 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 		return nil, err
 	}
 	e.old = make(map[objectKey]*manifest.Object)
+	var twice diagnostic.List
 	for object := range objectsIn(sources) {
+		if before := e.old[e.key(object)]; before != nil && !bytes.Equal(before.JSON(), object.JSON()) {
+			twice = append(twice, diagnostic.Diagnostic{
+				Severity: diagnostic.Error, Source: object.Source, Object: object.Title(),
+				Message: "is given twice among the objects of --old, with different content, first in " + before.Place(), Hint: "remove one of the two",
+			})
+		}
 		e.old[e.key(object)] = object
 	}
-	return e, nil
+	return e, twice.Err()
 }
 
 // withDefinitions returns the compiled configuration with mutating policies that know these CustomResourceDefinitions.
@@ -255,6 +274,9 @@ func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bo
 func (e *evaluator) decide(ctx context.Context, o *manifest.Object, explain bool) *evaluation {
 	out := &evaluation{}
 	if out.Err = cmp.Or(unreadableError(o), e.resources.Served(o.GroupVersionKind())); out.Err != nil {
+		return out
+	}
+	if out.Err = e.definedTwice[o.GroupVersionKind()]; out.Err != nil {
 		return out
 	}
 	if e.operation != admissionv1.Delete {
@@ -368,7 +390,7 @@ func (out *evaluation) problem() string {
 	return strings.ReplaceAll(out.Err.Error(), "\n", "; ")
 }
 
-// labelsHint says how a namespace becomes known.
+// labelsHint says how a namespace becomes known that is not given.
 const labelsHint = "put the Namespace into the --config directory, or among the manifests, or set its labels with --namespace-labels"
 
 // newDocumentReviewer returns what reviews custom resources of our own as the server does, with this configuration as the

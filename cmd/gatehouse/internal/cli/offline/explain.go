@@ -223,7 +223,7 @@ func (x *explainer) explainSidecars(ctx context.Context, o *manifest.Object, e *
 	d := x.snapshot.Sidecar.Decide(ctx, in)
 	e.Warnings, e.Refusals = slices.Concat(misplacedWarnings(o), d.Warnings), inObject(o, d.Refusals)
 	if d.Err != nil {
-		e.Error = undecided(in.Request.Namespace, &d).String()
+		e.Error = x.undecided(in.Request.Namespace, &d).String()
 	}
 	there := injectedRevisions(in.Request.Object.Raw)
 	for i := range d.Verdicts {

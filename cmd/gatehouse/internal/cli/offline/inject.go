@@ -3,6 +3,7 @@ package offline
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 func NewInjectCommand(s cli.Streams) *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{
-		Use:   "inject --config DIR [FILE|DIR]... [-k DIR]...",
+		Use:   "inject --config DIR|--context NAME [FILE|DIR]... [-k DIR]...",
 		Short: "Add sidecars to the pods in manifests",
 		Long: `Inject does to the pods in manifests what the server would do to them when they
 are created, with the same decisions: Pods, and the pod templates of Deployments,
@@ -36,7 +37,9 @@ YAML aliases and merge keys in changed parts are expanded, and uninject does not
 restore them.
 
 Profiles can use labels and annotations of namespaces. Namespaces come from the
-configuration, then from the manifests.
+configuration, then from the manifests. With --context, --kubeconfig or --in-cluster
+it injects the profiles that are active in that cluster, or those of --config, with
+the cluster's namespaces.
 
   -o yaml   the manifests, as one stream (the default)
   -o diff   a unified diff, for patch -p1 or git apply; run it at the root of
@@ -57,18 +60,19 @@ what a pod should become. With 1 and 2 nothing is printed or written.`,
   gatehouse inject --config ./config -k overlays/prod | kubectl apply -f -
   helm template ./chart | gatehouse inject --config ./config | kubectl apply -f -`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd); err != nil {
+			if err := errors.Join(f.check(cmd), f.cluster.Check(f.config)); err != nil {
 				return err
 			}
 			in, err := f.openActive(cmd.Context(), s.In, f.notes(s), true)
 			if err != nil {
 				return err
 			}
+			defer in.close()
 			return f.inject(cmd.Context(), s, in)
 		},
 	}
 	f.add(cmd)
-	f.configFlag.add(cmd)
+	f.cluster.AddBeside(cmd, &f.config)
 	f.addDeciding(cmd)
 	return cmd
 }
@@ -85,6 +89,9 @@ func (f *changeFlags) inject(ctx context.Context, s cli.Streams, in *input) erro
 	}
 	if err := changed.err(); err != nil {
 		return err
+	}
+	if in.unread != nil {
+		return in.unread
 	}
 	return f.finish(s, in.sources, &changed.log)
 }
@@ -127,7 +134,7 @@ func (c *changes) inject(ctx context.Context, in *input, o *manifest.Object) {
 		d.Err = o.Apply(d.Patches)
 	}
 	if d.Err != nil {
-		c.unknown = append(c.unknown, inObject(o, diagnostic.List{undecided(pod.Request.Namespace, &d)})...)
+		c.unknown = append(c.unknown, inObject(o, diagnostic.List{in.undecided(pod.Request.Namespace, &d)})...)
 		return
 	}
 	for _, warning := range slices.Concat(misplacedWarnings(o), d.Warnings) {

@@ -102,6 +102,7 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 	if err := append(errs, found.Err()).Err(); err != nil {
 		return nil, err
 	}
+	f.readContext(sources)
 	return sources, nil
 }
 

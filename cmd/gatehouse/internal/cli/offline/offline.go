@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -82,6 +83,11 @@ type manifestFlags struct {
 	// skipped are documents for --config that lenient commands leave out of manifests. Of directories, foreign are files of other
 	// programs, and unbuilt are kustomizations.
 	skipped, foreign, unbuilt []string
+	// given are the namespaces among the manifests. Of these, twice are given with different labels or annotations, each with a hint, and
+	// definedTwice are kinds with different definitions, each with the reason.
+	given        map[string]*corev1.Namespace
+	twice        map[string]string
+	definedTwice map[schema.GroupVersionKind]error
 }
 
 func (f *manifestFlags) add(cmd *cobra.Command) {
@@ -153,7 +159,7 @@ func (f *manifestFlags) open(ctx context.Context, stdin io.Reader) (*input, erro
 	if err != nil {
 		return nil, err
 	}
-	f.addNamespaces(&c, sources, false)
+	f.addNamespaces(&c, false)
 	snapshot, found := config.Compile(&c, found)
 	if err := found.Err(); err != nil {
 		return nil, config.InvalidError(f.config, err)
@@ -191,7 +197,7 @@ func (f *manifestFlags) openCluster(ctx context.Context, stdin io.Reader) (*inpu
 	in := &input{manifestFlags: f, source: source, opaque: map[schema.GroupVersionKind]bool{}}
 	documents := source.Documents.Policy.Objects
 	if in.sources, err = f.read(stdin, workload.FromAPI(source.Documents.Workloads())...); err == nil {
-		in.loaded, err = source.Load(ctx, func(c *config.Config) { f.addNamespaces(c, in.sources, true) })
+		in.loaded, err = source.Load(ctx, func(c *config.Config) { f.addNamespaces(c, true) })
 	}
 	if err == nil {
 		in.config, in.snapshot, in.warnings = in.loaded.Config, in.loaded.Snapshot, in.loaded.Found
@@ -231,10 +237,17 @@ func (in *input) readDefinitions() error {
 
 // addNamespaces makes the namespaces among manifests, and those of labels, known beside the others. With merged, a namespace
 // among them changes the other of its name.
-func (f *manifestFlags) addNamespaces(c *config.Config, sources []source, merged bool) {
-	given := namespacesIn(sources)
-	c.Sidecar.Namespaces = namespaces{c.Sidecar.Namespaces, given, f.labels, merged}
-	c.Policy.Objects = contextObjects{c.Policy.Objects, namespaces{c.Policy.Objects, given, f.labels, merged}}
+func (f *manifestFlags) addNamespaces(c *config.Config, merged bool) {
+	given := f.given
+	if !merged && c.Sidecar.Namespaces != nil {
+		for _, name := range slices.Sorted(maps.Keys(given)) {
+			if configured, known := c.Sidecar.Namespaces.Namespace(name); known && !isSameNamespace(configured, given[name]) {
+				f.skipped = append(f.skipped, fmt.Sprintf("Namespace/%s is in --config and, with other labels or annotations, among the manifests: that of --config counts", name))
+			}
+		}
+	}
+	c.Sidecar.Namespaces = namespaces{c.Sidecar.Namespaces, given, f.twice, f.labels, merged}
+	c.Policy.Objects = contextObjects{c.Policy.Objects, namespaces{c.Policy.Objects, given, f.twice, f.labels, merged}}
 }
 
 // checkActive returns an error if nothing would be decided, unless that is accepted.
@@ -346,6 +359,7 @@ func (o contextObjects) Namespace(name string) (*corev1.Namespace, bool) {
 type namespaces struct {
 	configured sidecar.Namespaces
 	given      map[string]*corev1.Namespace
+	twice      map[string]string // are unknown unless they are configured alone
 	labels     map[string]string // of all others, which are unknown without labels
 	// merged reports whether a given namespace changes a configured one.
 	merged bool
@@ -353,13 +367,17 @@ type namespaces struct {
 
 // Namespace returns the namespace of this name, and whether it is known.
 func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
-	if n.configured != nil {
+	_, twice := n.twice[name]
+	if n.configured != nil && !(twice && n.merged) {
 		if found, ok := n.configured.Namespace(name); ok {
 			if next := n.given[name]; n.merged && next != nil {
 				found = resolve.Applied(found, next)
 			}
 			return found, true
 		}
+	}
+	if twice {
+		return nil, false
 	}
 	found, ok := n.given[name]
 	if !ok && len(n.labels) > 0 && name != "" {
@@ -370,15 +388,62 @@ func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
 	return found, ok
 }
 
-// namespacesIn returns the namespaces among manifests. The last one of a name counts, as when they are applied in order.
-func namespacesIn(sources []source) map[string]*corev1.Namespace {
-	all := make(map[string]*corev1.Namespace)
+// readContext reads the namespaces among manifests, and which namespaces and CustomResourceDefinitions are given twice. If two differ,
+// it depends on the order in which manifests are applied which of them counts for an object, so neither is known. If they are alike, there
+// is a note.
+func (f *manifestFlags) readContext(sources []source) {
+	f.given, f.twice, f.definedTwice = map[string]*corev1.Namespace{}, map[string]string{}, map[schema.GroupVersionKind]error{}
+	first := map[string]*manifest.Object{}
 	for o := range objectsIn(sources) {
-		if n, ok := o.AsNamespace(); ok {
-			all[n.Name] = n
+		n, isNamespace := o.AsNamespace()
+		if !isNamespace && o.GroupVersionKind() != crdKind() {
+			continue
+		}
+		before := first[o.Title()]
+		switch {
+		case before == nil:
+			if first[o.Title()] = o; isNamespace {
+				f.given[n.Name] = n
+			}
+			continue
+		case isNamespace && !isSameNamespace(f.given[n.Name], n):
+			f.twice[n.Name] = fmt.Sprintf("%s is given twice, with different labels or annotations, in %s and in %s: remove one of the two, or check them apart", o.Title(), before.Place(), o.Place())
+		case !isNamespace && f.addDefinedTwice(contentOf(before), contentOf(o), before.Place(), o.Place()):
+		default:
+			f.skipped = append(f.skipped, fmt.Sprintf("%s is given twice, alike: in %s and in %s", o.Title(), before.Place(), o.Place()))
 		}
 	}
-	return all
+	for name := range f.twice {
+		delete(f.given, name)
+	}
+}
+
+// addDefinedTwice makes it unknown what becomes of objects of the kinds of two definitions that differ, and reports whether they do.
+func (f *manifestFlags) addDefinedTwice(one, other map[string]any, places ...string) bool {
+	if equality.Semantic.DeepEqual(one["spec"], other["spec"]) {
+		return false
+	}
+	for _, definition := range []map[string]any{one, other} {
+		request.Versions(definition, func(kind schema.GroupVersionKind, _ string, _ map[string]any) {
+			f.definedTwice[kind] = fmt.Errorf("the CustomResourceDefinition of kind %q is given twice, with different content, in %s (hint: remove one of the two)", kind.Kind, strings.Join(places, " and in "))
+		})
+	}
+	return true
+}
+
+// isSameNamespace reports whether two namespaces have the same labels and annotations, but for the label that the API server sets.
+func isSameNamespace(a, b *corev1.Namespace) bool {
+	labels := func(n *corev1.Namespace) map[string]string {
+		all := maps.Clone(n.Labels)
+		delete(all, corev1.LabelMetadataName)
+		return all
+	}
+	return maps.Equal(labels(a), labels(b)) && maps.Equal(a.Annotations, b.Annotations)
+}
+
+// namespaceHint says how a namespace becomes known.
+func (f *manifestFlags) namespaceHint(name string) string {
+	return cmp.Or(f.twice[name], labelsHint)
 }
 
 // sidecarInput returns what is decided about the pod in an object.
@@ -407,6 +472,6 @@ func misplacedWarnings(o *manifest.Object) []string {
 }
 
 // undecided returns why it cannot be decided what becomes of a pod, on one line.
-func undecided(namespace string, d *sidecar.Decision) diagnostic.Diagnostic {
-	return admit.Undecided(namespace, d, labelsHint)
+func (f *manifestFlags) undecided(namespace string, d *sidecar.Decision) diagnostic.Diagnostic {
+	return admit.Undecided(namespace, d, f.namespaceHint(namespace))
 }

@@ -190,7 +190,7 @@ func TestUndecided(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			f := undecided("shop", &tt.d)
+			f := new(manifestFlags).undecided("shop", &tt.d)
 			if got := f.String(); got != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}

@@ -39,7 +39,7 @@ type Decider struct {
 	// Documents reviews custom resources of Gatehouse. With nil they are not reviewed.
 	Documents *crdadmission.Reviewer
 	// NamespaceHint says how a namespace becomes known that is not.
-	NamespaceHint string
+	NamespaceHint func(namespace string) string
 	// Resources say what the API server refuses of an object that was changed. With nil such an object is not checked.
 	Resources *request.Resources
 	// Pods says what it is if policies refuse the pods of a template: "" is not asked.
@@ -334,7 +334,7 @@ func (d *Decider) addInjection(out *Decision, injection *sidecar.Decision, names
 		out.Refused = true
 	}
 	if injection.Err != nil {
-		f := Undecided(namespace, injection, d.NamespaceHint)
+		f := Undecided(namespace, injection, d.namespaceHint(namespace))
 		f.Field = template
 		out.Err = errors.Join(out.Err, errors.New(f.String()))
 		out.UnknownSidecars = template != ""
@@ -404,10 +404,17 @@ func (d *Decider) dependsOnNamespace(namespace string, policies []string) error 
 		what = "policies " + strings.Join(policies, ", ") + " depend on it"
 	}
 	message := unknownNamespace(namespace) + ", and " + what
-	if d.NamespaceHint != "" {
-		message += " (hint: " + d.NamespaceHint + ")"
+	if hint := d.namespaceHint(namespace); hint != "" {
+		message += " (hint: " + hint + ")"
 	}
 	return errors.New(message)
+}
+
+func (d *Decider) namespaceHint(namespace string) string {
+	if d.NamespaceHint == nil {
+		return ""
+	}
+	return d.NamespaceHint(namespace)
 }
 
 // addWarnings adds the warnings of policies that say more than violations and refusals do.

@@ -193,6 +193,9 @@ func (o *Object) Title() string {
 	return printable(o.Kind + "/" + o.Name)
 }
 
+// Place returns where the object is, as messages name it.
+func (o *Object) Place() string { return fmt.Sprintf("%s, line %d", printable(o.Source), o.Line()) }
+
 // printable returns a text of a manifest as it may be shown on a terminal: short, and without control characters.
 func printable(text string) string {
 	const most = 300 // bytes
