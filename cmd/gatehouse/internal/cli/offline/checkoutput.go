@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -28,9 +29,9 @@ func (f *checkFlags) write(s cli.Streams, r *checkReport) error {
 	case "sarif":
 		err = writeSARIF(out, r.results(), !slices.ContainsFunc(r.objects, func(c *checked) bool { return c.Error != "" }))
 	case "github":
-		err = github.Write(out, r.results())
+		err = github.Write(out, r.results(), strings.Join(append(r.rules(), r.summary()), "\n"))
 	default:
-		t := checkTable{out: out, quiet: f.quiet}
+		t := checkTable{out: out, quiet: f.quiet, hints: map[string]bool{}}
 		t.print(r)
 	}
 	if err != nil {
@@ -57,6 +58,48 @@ func (r *checkReport) summary() string {
 		}
 	}
 	return diagnostic.Count(len(r.objects), "object") + ": " + strings.Join(parts, ", ")
+}
+
+// rules returns a table of what was found by rule, the most frequent first.
+func (r *checkReport) rules() []string {
+	const most = 30
+	type key struct{ effect, rule string }
+	objects := map[key]int{}
+	for _, c := range r.objects {
+		found := map[key]bool{}
+		if c.Error != "" {
+			cause, _ := cutHint(cli.OneLine(c.Error))
+			found[key{checkUnknown.text(), cause}] = true
+		}
+		for i := range c.Violations {
+			found[key{string(c.Violations[i].Effect), cli.OneLine(c.Violations[i].ruleName())}] = true
+		}
+		for k := range found {
+			objects[k]++
+		}
+	}
+	if len(objects) == 0 {
+		return nil
+	}
+	keys := slices.SortedFunc(maps.Keys(objects), func(a, b key) int {
+		return cmp.Or(cmp.Compare(objects[b], objects[a]), cmp.Compare(a.effect, b.effect), cmp.Compare(a.rule, b.rule))
+	})
+	lines := []string{fmt.Sprintf("%-13s  %-7s  %s", "EFFECT", "OBJECTS", "RULE")}
+	for _, k := range keys[:min(len(keys), most)] {
+		lines = append(lines, fmt.Sprintf("%-13s  %-7d  %s", k.effect, objects[k], k.rule))
+	}
+	if len(keys) > most {
+		lines = append(lines, fmt.Sprintf("… and %d more", len(keys)-most))
+	}
+	return lines
+}
+
+// cutHint returns a text without the hint at its end, and the hint.
+func cutHint(text string) (before, hint string) {
+	if at := strings.LastIndex(text, " (hint: "); at >= 0 && strings.HasSuffix(text, ")") {
+		return text[:at], text[at:]
+	}
+	return text, ""
 }
 
 // remark is something that there is to say about an object.
@@ -87,6 +130,25 @@ func (c *checked) remarks() []remark {
 type checkTable struct {
 	out   io.Writer
 	quiet bool
+	// hints are those that were shown: each is shown once for its cause.
+	hints map[string]bool
+}
+
+// manyObjects is from how many objects on the table ends with another one by rule, because nobody counts them.
+const manyObjects = 20
+
+// text returns a remark with a hint that was not shown yet.
+func (t *checkTable) text(r remark) string {
+	before, hint := cutHint(r.text)
+	cause := hint // of what is unknown the same for all objects
+	if r.label != checkUnknown.text() {
+		cause = r.text
+	}
+	if hint == "" || !t.hints[cause] {
+		t.hints[cause] = true
+		return r.text
+	}
+	return before
 }
 
 func (t *checkTable) print(r *checkReport) {
@@ -110,8 +172,11 @@ func (t *checkTable) print(r *checkReport) {
 	for _, c := range shown {
 		row(c.Verdict.text(), c.title, cli.OneLine(c.Namespace), cli.OneLine(c.where()))
 		for _, remark := range c.remarks() {
-			_, _ = fmt.Fprintf(t.out, "  %s: %s\n", remark.label, remark.text)
+			_, _ = fmt.Fprintf(t.out, "  %s: %s\n", remark.label, t.text(remark))
 		}
+	}
+	if lines := r.rules(); len(r.objects) >= manyObjects && len(lines) > 0 {
+		_, _ = fmt.Fprintln(t.out, "\n"+strings.Join(lines, "\n"))
 	}
 	_, _ = fmt.Fprintln(t.out, r.summary())
 }
@@ -136,7 +201,7 @@ func (c *checked) name() string {
 func (r *checkReport) results() (found []report.Result) {
 	for _, c := range r.objects {
 		add := func(result report.Result) {
-			result.File, result.Object = c.File, c.name()
+			result.File, result.Object, result.Rendered = c.File, c.name(), c.Rendered
 			if c.noLines {
 				result.Line, result.Column = 0, 0
 			}
@@ -182,9 +247,14 @@ func (v *checkedViolation) helpURI() string {
 	}
 }
 
+// ruleName returns what is violated: the kind, policy and rule.
+func (v *checkedViolation) ruleName() string {
+	return strings.Join(slices.DeleteFunc([]string{v.Kind, v.Policy, v.Rule}, func(part string) bool { return part == "" }), "/")
+}
+
 // result returns the violation as a result without its object.
 func (v *checkedViolation) result(c *checked) report.Result {
-	rule := strings.Join(slices.DeleteFunc([]string{v.Kind, v.Policy, v.Rule}, func(part string) bool { return part == "" }), "/")
+	rule := v.ruleName()
 	r := report.Result{
 		Rule: rule, Description: "Rule " + rule + " is violated.", Level: report.Note,
 		Message: c.name() + ": " + v.Message, Line: v.Line, Column: v.Column, HelpURI: v.helpURI(),

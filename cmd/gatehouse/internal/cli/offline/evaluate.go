@@ -293,6 +293,11 @@ func (e *evaluator) decide(ctx context.Context, o *manifest.Object, explain bool
 			out.invalid = append(out.invalid, d)
 		}
 	}
+	for i := range out.invalid {
+		if d := &out.invalid[i]; d.Hint == "" && strings.Contains(d.Message, "${") {
+			d.Hint = e.variableHint()
+		}
+	}
 	out.invalid.Sort()
 	if out.undecodable {
 		return out

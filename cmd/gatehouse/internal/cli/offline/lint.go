@@ -37,6 +37,8 @@ type lintFlags struct {
 	allowEmpty bool
 	// explain is the code to explain, "" for none.
 	explain string
+	// failOn is the severity from which on the exit code is 1.
+	failOn string
 }
 
 // outputs returns the values of --output; the first is the default.
@@ -68,7 +70,7 @@ exception or profile lists codes to suppress.
   -o sarif   for code hosting services
   -o github  workflow commands, which GitHub Actions shows beside the lines
 
-Exit codes: 0 no error; 1 an error; 2 bad usage, something cannot be read, or no
+Exit codes: 0 no error; 1 an error, or a warning with --fail-on warning; 2 bad usage, something cannot be read, or no
 policy or profile of a directory or cluster is active.`,
 		Example: `  gatehouse lint --config manifests/examples/policies
   gatehouse lint policies/images.yaml policies/exceptions
@@ -95,6 +97,7 @@ policy or profile of a directory or cluster is active.`,
 	addFiles(cmd, &f.files, &f.kustomizations, "documents")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
+	cmd.Flags().StringVar(&f.failOn, "fail-on", string(diagnostic.Error), "severity from which on the exit code is 1: error or warning")
 	cmd.Flags().StringVar(&f.explain, explainFlag, "", "print what a code means, an example and what to do; no --config is needed then")
 	return cmd
 }
@@ -143,6 +146,9 @@ type lintReport struct {
 // lint returns the report. The error is about a file or directory itself, or the cluster.
 func (f *lintFlags) lint(ctx context.Context) (*lintReport, error) {
 	paths, err := f.files, f.cluster.Check(f.config)
+	if f.failOn != string(diagnostic.Error) && f.failOn != string(diagnostic.Warning) {
+		err = errors.Join(err, fmt.Errorf("--fail-on %q: must be error or warning", f.failOn))
+	}
 	if f.cluster.Given() && len(f.files)+len(f.kustomizations) > 0 {
 		err = errors.Join(err, errors.New("files and a cluster cannot be given together (hint: --config DIR --with-cluster)"))
 	}
@@ -229,14 +235,14 @@ func (f *lintFlags) write(to io.Writer, r *lintReport) error {
 	case "sarif":
 		err = writeSARIF(out, r.results(), r.errors > 0 || r.inactive == nil)
 	case "github":
-		err = github.Write(out, r.results())
+		err = github.Write(out, r.results(), r.summary())
 	default:
 		r.print(out)
 	}
 	if err = cmp.Or(err, out.Flush()); err != nil {
 		return err
 	}
-	if r.errors > 0 {
+	if r.errors > 0 || r.warnings > 0 && f.failOn == string(diagnostic.Warning) {
 		return &cli.ExitError{Code: cli.ExitNo}
 	}
 	return r.inactive
@@ -310,7 +316,12 @@ func (r *lintReport) print(out io.Writer) {
 	for i := range r.findings {
 		_, _ = fmt.Fprintln(out, r.findings[i].text())
 	}
-	_, _ = fmt.Fprintf(out, "%s, %s in %s\n", diagnostic.Count(r.errors, "error"), diagnostic.Count(r.warnings, "warning"), cmp.Or(r.where, diagnostic.Count(r.config.Files, "file")))
+	_, _ = fmt.Fprintln(out, r.summary())
+}
+
+// summary returns how many errors and warnings there are.
+func (r *lintReport) summary() string {
+	return fmt.Sprintf("%s, %s in %s", diagnostic.Count(r.errors, "error"), diagnostic.Count(r.warnings, "warning"), cmp.Or(r.where, diagnostic.Count(r.config.Files, "file")))
 }
 
 func (r *lintReport) json(out io.Writer) error {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
@@ -94,7 +95,10 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 				if isForConfig(o) {
 					f.skipped = append(f.skipped, fmt.Sprintf("%s: %s is a document for --config, and no object of a cluster: skipped", o.Source, o.Kind))
 				}
-				return isForConfig(o) || isForKustomize(o)
+				if isForProgram(o) && !isForConfig(o) {
+					f.skipped = append(f.skipped, fmt.Sprintf("%s: %s of %s configures a program, and is no object of a cluster: skipped", o.Source, o.Kind, o.GroupVersionKind().GroupVersion()))
+				}
+				return isForConfig(o) || isForKustomize(o) || isForProgram(o)
 			})
 		}
 		sources = append(sources, s)
@@ -166,6 +170,21 @@ func isForConfig(o *manifest.Object) bool {
 	}
 }
 
+// isForProgram reports whether an object is a file that a program reads and no API server serves: one of Kubernetes' own programs, or of
+// others whose files lie among manifests.
+func isForProgram(o *manifest.Object) bool {
+	gvk := o.GroupVersionKind()
+	switch gvk.Group {
+	case "audit.k8s.io", "apiserver.k8s.io", "kubeadm.k8s.io", "kind.x-k8s.io", "abac.authorization.kubernetes.io", "controller-runtime.sigs.k8s.io",
+		"ctlptl.dev", "eksctl.io", "k3d.io", "kpt.dev", "skaffold", "backstage.io":
+		return true
+	case "":
+		return gvk == schema.GroupVersionKind{Version: "v1", Kind: "Config"} || gvk == schema.GroupVersionKind{Version: "v1", Kind: "Preferences"} // of kubectl
+	default:
+		return strings.HasSuffix(gvk.Group, ".config.k8s.io") || strings.HasSuffix(gvk.Group, ".admission.k8s.io") || strings.HasPrefix(gvk.Group, "config.") && strings.HasSuffix(gvk.Group, ".x-k8s.io")
+	}
+}
+
 // isForKustomize reports whether an object is never sent to an API server.
 func isForKustomize(o *manifest.Object) bool {
 	return o.GroupVersionKind().Group == "kustomize.config.k8s.io"
@@ -179,6 +198,11 @@ func (f *manifestFlags) helmWords() string {
 	return "helm template CHART | gatehouse " + f.command + f.sourceWords() + " -f -"
 }
 
+// variableHint returns how to give the command manifests in which Flux replaces variables.
+func (f *manifestFlags) variableHint() string {
+	return manifest.VariableHint + ", as in flux build kustomization NAME --path DIR | gatehouse " + f.command + f.sourceWords() + " -f -, or with envsubst"
+}
+
 // addHint adds to an object that looks like a part of a Helm chart how to give the command what it renders to.
 func (f *manifestFlags) addHint(file string, o *manifest.Object) {
 	rendered := f.helmWords()
@@ -186,6 +210,8 @@ func (f *manifestFlags) addHint(file string, o *manifest.Object) {
 	switch {
 	case o.Unreadable != nil && o.Unreadable.Hint == manifest.TemplateHint:
 		o.Unreadable.Hint += ", as in " + rendered
+	case o.Unreadable != nil && o.Unreadable.Hint == manifest.VariableHint:
+		o.Unreadable.Hint = f.variableHint()
 	case f.lenient && o.Unreadable == nil && o.Odd && (strings.HasPrefix(name, "values") || name == "Chart.yaml"):
 		o.NoPod += " (hint: this looks like a part of a Helm chart: give what it renders to, as in " + rendered + ")"
 	}

@@ -106,6 +106,9 @@ func (d *document) duplicateKey() (key string, line int, found bool) {
 // TemplateHint is the hint for a document that looks like a template. Callers may add how to render it.
 const TemplateHint = "this looks like a template: give what it renders to"
 
+// VariableHint is the hint for a value or document with a variable of Flux's postBuild.substitute. Callers add how to render it.
+const VariableHint = "${…} looks like a variable that Flux or envsubst replaces: give what it renders to"
+
 var yamlLine = regexp.MustCompile(`(?m)^(?:error converting YAML to JSON: |yaml: |unmarshal errors:\n  |\s)*line (\d+): `)
 
 // explain returns an error of a parser with the line in the file.
@@ -121,6 +124,9 @@ func (d *document) explain(err error) *readError {
 			result.line, result.near, result.message = d.line+bytes.Count(before, []byte("\n")), false, syntax.Error()
 			return result
 		}
+	}
+	if result.hint == "" && bytes.Contains(d.text, []byte("${")) {
+		result.hint = VariableHint
 	}
 	text := err.Error()
 	if m := yamlLine.FindStringSubmatch(text); m != nil {

@@ -21,6 +21,8 @@ type Result struct {
 	// characters.
 	File         string
 	Line, Column int
+	// Rendered reports whether File is a template: Line and Column count in what it renders to.
+	Rendered bool
 	// Object is the name of the object, such as "shop/Deployment/checkout".
 	Object string
 	// Suppressed is why the result does not count, or empty.

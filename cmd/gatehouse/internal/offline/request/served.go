@@ -26,6 +26,9 @@ func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 	if slices.ContainsFunc(subresources(), func(s subresource) bool { return s.kind == gvk }) {
 		return nil
 	}
+	if since, instead := removedKind(gvk); since != "" {
+		return fmt.Errorf("kind %q of %q is in no version of Kubernetes since %s%s", gvk.Kind, gvk.GroupVersion(), since, instead)
+	}
 	if best, known := r.preferred[gvk.GroupKind()]; known {
 		return fmt.Errorf("kind %.100q is not in apiVersion %.100q (hint: write apiVersion: %s)", gvk.Kind, gvk.GroupVersion().String(), best.GroupVersion())
 	}
@@ -47,6 +50,25 @@ func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 		hint = " (hint: " + hint + ")"
 	}
 	return fmt.Errorf("kind %.100q of %.100q is not known%s", gvk.Kind, gvk.GroupVersion(), hint)
+}
+
+// removedKind returns since which version of Kubernetes there is no kind of that name any more, and a hint, of those that its packages no
+// longer know.
+func removedKind(gvk schema.GroupVersionKind) (since, hint string) {
+	switch gvk.GroupKind() {
+	case schema.GroupKind{Group: "policy", Kind: "PodSecurityPolicy"}, schema.GroupKind{Group: "extensions", Kind: "PodSecurityPolicy"}:
+		return "1.25", " (hint: podSecurity of an AdmissionPolicy, or Pod Security Admission, takes its place)"
+	case schema.GroupKind{Group: "networking.k8s.io", Kind: "ClusterCIDR"}:
+		return "1.31", ""
+	case schema.GroupKind{Group: "settings.k8s.io", Kind: "PodPreset"}:
+		return "1.20", " (hint: a SidecarProfile takes its place)"
+	case schema.GroupKind{Group: "auditregistration.k8s.io", Kind: "AuditSink"}:
+		return "1.19", ""
+	case schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "InitializerConfiguration"}:
+		return "1.14", ""
+	default:
+		return "", ""
+	}
 }
 
 // isAdded reports whether a group of Kubernetes is not in the scheme.

@@ -11,8 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
-// Write writes a command for each result that is not suppressed. The error is that of out.
-func Write(out io.Writer, results []report.Result) error {
+// Write writes a command for each result that is not suppressed, and a notice with the totals, since GitHub shows the first results only.
+// The error is that of out.
+func Write(out io.Writer, results []report.Result, totals string) error {
 	for i := range results {
 		if results[i].Suppressed != "" {
 			continue
@@ -21,7 +22,8 @@ func Write(out io.Writer, results []report.Result) error {
 			return err
 		}
 	}
-	return nil
+	_, err := io.WriteString(out, "::notice title=gatehouse::"+message(totals)+"\n")
+	return err
 }
 
 // command returns the line of a result.
@@ -34,14 +36,19 @@ func command(r *report.Result) string {
 	if r.File != "" {
 		properties = append(properties, "file="+property(r.File))
 	}
-	if r.Line > 0 {
-		properties = append(properties, "line="+strconv.Itoa(r.Line))
-		if r.Column > 0 {
+	text := r.Message
+	switch {
+	case r.Rendered && r.Line > 0: // GitHub would show another line of the template
+		properties = append(properties, "line=1")
+		text += " (line " + strconv.Itoa(r.Line) + " of what " + r.File + " renders to)"
+	case r.File != "":
+		properties = append(properties, "line="+strconv.Itoa(max(r.Line, 1)))
+		if r.Line > 0 && r.Column > 0 {
 			properties = append(properties, "col="+strconv.Itoa(r.Column))
 		}
 	}
 	properties = append(properties, "title="+property(r.Rule))
-	return "::" + name + " " + strings.Join(properties, ",") + "::" + message(r.Message) + "\n"
+	return "::" + name + " " + strings.Join(properties, ",") + "::" + message(text) + "\n"
 }
 
 // message returns a text as the message of a command, without other control characters than ends of lines.

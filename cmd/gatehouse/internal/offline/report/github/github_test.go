@@ -21,7 +21,11 @@ func TestWrite(t *testing.T) {
 			"::error file=a/b.yaml,line=3,col=7,title=type::no\n",
 		},
 		"a line":     {report.Result{Rule: "type", Level: report.Warning, Message: "no", File: "b.yaml", Line: 3}, "::warning file=b.yaml,line=3,title=type::no\n"},
-		"a file":     {report.Result{Rule: "type", Level: report.Note, Message: "no", File: "b.yaml", Column: 3}, "::notice file=b.yaml,title=type::no\n"},
+		"a file":     {report.Result{Rule: "type", Level: report.Note, Message: "no", File: "b.yaml", Column: 3}, "::notice file=b.yaml,line=1,title=type::no\n"},
+		"a template": {
+			report.Result{Rule: "type", Level: report.Error, Message: "no", File: "t.yaml", Line: 3, Column: 7, Rendered: true},
+			"::error file=t.yaml,line=1,title=type::no (line 3 of what t.yaml renders to)\n",
+		},
 		"suppressed": {report.Result{Rule: "type", Level: report.Error, Message: "no", Suppressed: "because"}, ""},
 		"another command in a message": {
 			report.Result{Rule: "a:b,c", Level: report.Error, Message: "100%\r\n::set-output name=a::b", File: "a,b:c%.yaml", Line: 1},
@@ -31,7 +35,7 @@ func TestWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			if err := github.Write(&out, []report.Result{tc.result}); err != nil || out.String() != tc.want {
+			if err := github.Write(&out, []report.Result{tc.result}, "1 object"); err != nil || out.String() != tc.want+"::notice title=gatehouse::1 object\n" {
 				t.Errorf("got %q, %v, want %q", out.String(), err, tc.want)
 			}
 		})
@@ -43,12 +47,12 @@ func FuzzWrite(f *testing.F) {
 	f.Add("rule", "file.yaml", "message\n::error::x")
 	f.Fuzz(func(t *testing.T, rule, file, text string) {
 		var out strings.Builder
-		if err := github.Write(&out, []report.Result{{Rule: rule, File: file, Message: text, Level: report.Error}}); err != nil {
+		if err := github.Write(&out, []report.Result{{Rule: rule, File: file, Message: text, Level: report.Error}}, text); err != nil {
 			t.Fatal(err)
 		}
-		line := strings.TrimSuffix(out.String(), "\n")
-		if strings.ContainsAny(line, "\r\n") || !strings.HasPrefix(line, "::error file=") {
-			t.Errorf("got %q", line)
+		line, totals, _ := strings.Cut(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if strings.ContainsAny(line+totals, "\r\n") || !strings.HasPrefix(line, "::error ") || !strings.HasPrefix(totals, "::notice title=gatehouse::") {
+			t.Errorf("got %q", out.String())
 		}
 	})
 }
@@ -59,7 +63,7 @@ func (failing) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
 func TestErrorsOfTheWriterAreReturned(t *testing.T) {
 	t.Parallel()
-	if err := github.Write(failing{}, []report.Result{{}}); !errors.Is(err, io.ErrShortWrite) {
+	if err := github.Write(failing{}, []report.Result{{}}, ""); !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("got %v", err)
 	}
 }
