@@ -218,7 +218,7 @@ func (c *compilation) bindings() map[string][]boundSpec {
 		})
 		validation.CheckBindingSpec(r, policyKind, spec)
 		if spec.PolicyName != "" && !slices.Contains(known, spec.PolicyName) {
-			r.Warnf(field.NewPath("spec", "policyName"), diagnostic.NameHint(spec.PolicyName, known...), "there is no %s %q, so the binding does nothing", policyKind, spec.PolicyName)
+			r.NoEffect(field.NewPath("spec", "policyName"), diagnostic.NameHint(spec.PolicyName, known...), "there is no %s %q, so the binding does nothing", policyKind, spec.PolicyName)
 		}
 		if c.errorCount() != before {
 			spec = nil
@@ -251,22 +251,29 @@ func (c *compilation) policy(p *Policy, bound []boundSpec) {
 		whole = c.spec.KeepBroken
 	}
 	if len(bound) == 0 {
-		r.Warnf(nil, "write a "+bindingKind+" with this policyName", "no binding names the policy, so it does nothing")
+		r.NoEffect(nil, "write a "+bindingKind+" with this policyName", "no binding names the policy, so it does nothing")
 	}
 	if !whole {
 		return
 	}
 	out.match = c.selectors.Compile(spec.MatchConstraints)
+	reaches := r.CheckReach(spec.MatchConstraints, nil)
+	useful := !reaches || len(bound) == 0
 	for _, b := range bound {
 		if b.spec == nil {
+			useful = true
 			continue
 		}
+		useful = !reaches || b.spec.MatchResources == nil || b.CheckReach(spec.MatchConstraints, b.spec.MatchResources) || useful
 		validation.CheckParamRef(b.Reporter, spec.ParamKind, b.spec.ParamRef)
 		compiled := binding{name: b.name, params: matching.CompileParams(spec.ParamKind, b.spec.ParamRef)}
 		if b.spec.MatchResources != nil {
 			compiled.match = c.selectors.Compile(b.spec.MatchResources)
 		}
 		out.bindings = append(out.bindings, compiled)
+	}
+	if !useful {
+		r.NoEffect(nil, "", "its bindings match nothing that it matches, so it does nothing")
 	}
 	c.set.policies = append(c.set.policies, out)
 }

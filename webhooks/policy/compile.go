@@ -314,7 +314,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 		if p.own != nil {
 			hint = "set spec.validationActions, or write an " + kind + " with this policyName"
 		}
-		p.Warnf(nil, hint, "no binding names the policy, so it does nothing")
+		p.NoEffect(nil, hint, "no binding names the policy, so it does nothing")
 	}
 	if !whole || c.errorCount() != before && !c.keepBroken {
 		return
@@ -329,7 +329,10 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	if own {
 		out.bindings = append(out.bindings, binding{actions: slices.Clone(p.own.ValidationActions)})
 	}
+	reaches := p.CheckReach(p.Spec.MatchConstraints, nil)
+	useful := own || !reaches || len(bound) == 0
 	for _, b := range bound {
+		useful = !reaches || b.spec.MatchResources == nil || b.CheckReach(p.Spec.MatchConstraints, b.spec.MatchResources) || useful
 		validation.CheckParamRef(b.Reporter, p.Spec.ParamKind, b.spec.ParamRef)
 		compiled := binding{name: b.name, actions: b.spec.ValidationActions, params: matching.CompileParams(p.Spec.ParamKind, b.spec.ParamRef)}
 		c.checkParams(b.Reporter, &compiled.params)
@@ -337,6 +340,9 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 			compiled.match = c.selectors.Compile(b.spec.MatchResources)
 		}
 		out.bindings = append(out.bindings, compiled)
+	}
+	if !useful {
+		p.NoEffect(nil, "", "its bindings match nothing that it matches, so it does nothing")
 	}
 	c.set.policies = append(c.set.policies, out)
 }

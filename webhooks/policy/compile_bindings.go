@@ -46,7 +46,7 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 					hint = fmt.Sprintf("there is %s %s of this name, which %sBinding binds", article, kind, kind)
 				}
 			}
-			d.Warnf(field.NewPath("spec", "policyName"), hint, "there is no %s %q, so the binding does nothing", of, defaulted.PolicyName)
+			d.NoEffect(field.NewPath("spec", "policyName"), hint, "there is no %s %q, so the binding does nothing", of, defaulted.PolicyName)
 		}
 		if c.errorCount() == before {
 			bound[of][defaulted.PolicyName] = append(bound[of][defaulted.PolicyName], boundSpec{d, name, defaulted})

@@ -20,6 +20,7 @@ import (
 	celcost "github.com/gatehouse-dev/gatehouse/webhooks/cel/cost"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )
 
@@ -87,10 +88,14 @@ func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1al
 	}
 	c.exceptedPolicies(d, x, out)
 	c.exceptionMatch(d, &x.Spec.Match, out)
+	if matched := c.rulesMatchedBy(out.policies); len(matched) > 0 {
+		checkNames(d, path.Child("match", "names"), x.Spec.Match.Names, "object that the policy matches", func(name string) bool { return matching.CanBeName(name, matched) })
+	}
 	switch own := slices.Contains(rules.OwnNamespaces, "*") || slices.Contains(rules.OwnNamespaces, x.Namespace); {
 	case x.Namespace == "":
 		d.Required(field.NewPath("metadata", "namespace"), "the namespace decides which objects the exception may exempt")
 	case slices.Contains(rules.Namespaces, x.Namespace):
+		checkNames(d, path.Child("match", "namespaces"), x.Spec.Match.Namespaces, "namespace", matching.CanBeNamespace)
 	case own:
 		for i, name := range x.Spec.Match.Namespaces {
 			if name != x.Namespace {
@@ -100,7 +105,7 @@ func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1al
 		out.namespaces = []string{x.Namespace}
 	default:
 		out.inert = fmt.Sprintf("exceptions in namespace %q do nothing", x.Namespace)
-		d.Warnf(field.NewPath("metadata", "namespace"), fmt.Sprintf("allowed are %s, see exceptions of PolicyConfiguration", diagnostic.QuotedList(slices.Concat(rules.Namespaces, rules.OwnNamespaces))),
+		d.NoEffect(field.NewPath("metadata", "namespace"), fmt.Sprintf("allowed are %s, see exceptions of PolicyConfiguration", diagnostic.QuotedList(slices.Concat(rules.Namespaces, rules.OwnNamespaces))),
 			"exceptions in %q do nothing", x.Namespace)
 	}
 	switch {
@@ -108,10 +113,37 @@ func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1al
 		out.expires = x.Spec.ExpiresAt.Time
 	case rules.RequireExpiry:
 		out.inert = cmp.Or(out.inert, "it has no expiresAt")
-		d.Warnf(path.Child("expiresAt"), "PolicyConfiguration requires it", "is missing, so the exception does nothing")
+		d.NoEffect(path.Child("expiresAt"), "PolicyConfiguration requires it", "is missing, so the exception does nothing")
 	}
 	c.exceptionConditions(d, x, out)
 	return out
+}
+
+// rulesMatchedBy returns the resource rules of the policies that exist.
+func (c *compilation) rulesMatchedBy(policies map[exceptedPolicy][]string) (rules []admissionregistrationv1.NamedRuleWithOperations) {
+	for _, p := range c.set.policies {
+		for key := range policies {
+			if key.includes(exceptedPolicy{p.kind, p.name}) {
+				rules = append(rules, p.spec.MatchConstraints.ResourceRules...)
+			}
+		}
+	}
+	return rules
+}
+
+// checkNames warns of names that nothing can have.
+func checkNames(d validation.Reporter, path *field.Path, names []string, what string, canBe func(name string) bool) {
+	wrong := 0
+	for i, name := range names {
+		report := d.Warnf
+		if canBe(name) {
+			continue
+		}
+		if wrong++; wrong == len(names) {
+			report = d.NoEffect
+		}
+		report(path.Index(i), "", "no %s can have the name %q", what, name)
+	}
 }
 
 // maxDiagnostics is how many diagnostics about one exception are reported, so that its
@@ -120,7 +152,7 @@ const maxDiagnostics = 20
 
 // exceptedPolicies checks and compiles the policies of an exception.
 func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out *exception) {
-	path := field.NewPath("spec", "policies")
+	path, missing := field.NewPath("spec", "policies"), 0
 	if len(x.Spec.Policies) == 0 {
 		d.Required(path, "name at least one policy")
 	}
@@ -152,7 +184,11 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 				for n := range c.named {
 					names[n] = c.named[n].name
 				}
-				d.Warnf(at.Child("name"), diagnostic.NameHint(p.Name, names...), "there is no policy %q", p.Name)
+				report := d.Warnf
+				if missing++; missing == len(x.Spec.Policies) {
+					report = d.NoEffect
+				}
+				report(at.Child("name"), diagnostic.NameHint(p.Name, names...), "there is no policy %q", p.Name)
 			}
 			continue
 		}
@@ -245,6 +281,9 @@ func (c *compilation) exceptionMatch(d validation.Reporter, match *v1alpha1.Exce
 		parsed, err := metav1.LabelSelectorAsSelector(spec)
 		if err != nil {
 			return nil // reported already
+		}
+		if key := matching.Contradiction(name == "namespaceSelector", spec); key != "" {
+			d.NoEffect(path.Child(name), "", "nothing can meet what it requires of the label %q, so the exception does nothing", key)
 		}
 		return parsed
 	}

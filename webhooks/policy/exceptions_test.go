@@ -162,3 +162,37 @@ func TestExceptionDiagnostics(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+// TestExceptionsForNothing has the exceptions that can exempt nothing.
+func TestExceptionsForNothing(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, policies, match, want string
+		noEffect                    bool
+	}{
+		{"a namespace and a name", "[{name: own}]", "namespaces: [shop], names: [web-1, web-*, '*']", "", false},
+		{"no namespace", "[{name: own}]", "namespaces: [Shop]", `spec.match.namespaces[0]: no namespace can have the name "Shop"`, true},
+		{"a namespace, and one that cannot be", "[{name: own}]", "namespaces: [shop, a_b]", `spec.match.namespaces[1]: no namespace can have the name "a_b"`, false},
+		{"no name", "[{name: own}]", "names: [web_1]", `spec.match.names[0]: no object that the policy matches can have the name "web_1"`, true},
+		{"no name that begins so", "[{name: own}]", "names: ['Web-*']", `spec.match.names[0]: no object that the policy matches can have the name "Web-*"`, true},
+		{"names of roles", "[{name: roles}]", "names: ['system:node', Admin]", "", false},
+		{"no label", "[{name: own}]", "objectSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}", `spec.match.objectSelector: nothing can meet what it requires of the label "a", so the exception does nothing`, true},
+		{"no policy", "[{name: none}]", "names: [a]", `spec.policies[0].name: there is no policy "none"`, true},
+		{"a policy, and one that is not there", "[{name: own}, {name: none}]", "names: [a]", `spec.policies[1].name: there is no policy "none"`, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			text := documents(own(`validations: [{expression: "true"}]`),
+				strings.NewReplacer("name: own", "name: roles", "[pods, deployments, configmaps]", "[roles]", `["", apps]`, "[rbac.authorization.k8s.io]").Replace(own(`validations: [{expression: "true"}]`)),
+				`{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyException, metadata: {name: x, namespace: gatehouse-system}, spec: {policies: `+tc.policies+`, match: {`+tc.match+`}, reason: r}}`)
+			found := diagnosticsOf(t, text)
+			got, noEffect := "", false
+			for _, f := range found {
+				got, noEffect = got+f.Field+": "+f.Message, noEffect || f.NoEffect
+			}
+			if got != tc.want || noEffect != tc.noEffect {
+				t.Errorf("got %q, without effect %t, want %q", got, noEffect, tc.want)
+			}
+		})
+	}
+}

@@ -27,6 +27,9 @@ const (
 	InvalidReason = "Invalid"
 	// InUseReason is a reason of Ready: the object is active in every replica.
 	InUseReason = "InUse"
+	// NoEffectReason is a reason of Ready: the object is valid and does nothing, such as a
+	// binding that matches nothing that its policy matches, or an exception that has expired.
+	NoEffectReason = "NoEffect"
 	// WaitingReason is a reason of Ready: not every replica has reported that the
 	// object is active.
 	WaitingReason = "WaitingForReplicas"

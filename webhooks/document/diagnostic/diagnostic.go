@@ -50,6 +50,8 @@ type Diagnostic struct {
 	// Others are the other objects that take part in it, with spaces between them: a
 	// change of any of them could correct it. It is not shown.
 	Others string `json:"-"`
+	// NoEffect is true for a warning that the whole object does nothing.
+	NoEffect bool `json:"-"`
 }
 
 // token matches access tokens and login tokens, which may have been put anywhere by

@@ -8,9 +8,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
 // Reporter adds the diagnostics of one document to a list.
@@ -35,6 +37,27 @@ func (r Reporter) ErrorIn(path *field.Path, in diagnostic.Place, hint, message s
 // Warnf reports a warning.
 func (r Reporter) Warnf(path *field.Path, hint, format string, args ...any) {
 	r.Add(diagnostic.Warning, pathString(path), hint, fmt.Sprintf(format, args...))
+}
+
+// NoEffect warns that the document does nothing.
+func (r Reporter) NoEffect(path *field.Path, hint, format string, args ...any) {
+	r.Warnf(path, hint, format, args...)
+	(*r.List)[len(*r.List)-1].NoEffect = true
+}
+
+// CheckReach warns of a policy, or of a binding if that is not nil, that matches no request, and
+// reports whether it may match one.
+func (r Reporter) CheckReach(policy, binding *admissionregistrationv1.MatchResources) bool {
+	why := matching.WhyNever(policy, binding)
+	switch {
+	case why == "":
+		return true
+	case binding == nil:
+		r.NoEffect(field.NewPath("spec", "matchConstraints"), "", "%s, so the policy does nothing", why)
+	default:
+		r.NoEffect(field.NewPath("spec", "matchResources"), "a request has to match both", "%s, so the binding does nothing", why)
+	}
+	return false
 }
 
 // Add reports a diagnostic of a field.

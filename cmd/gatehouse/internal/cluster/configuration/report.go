@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/status"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 )
@@ -16,6 +17,9 @@ func report(of *resolve.Resolution, notSent func(object any) (notSent, warnings 
 			Object:   status.Object{Kind: one.Read.Kind, Namespace: one.Read.Namespace, Name: one.Read.Name, UID: one.Read.UID, Generation: one.Read.Generation},
 			Use:      one.Use(),
 			Findings: one.Found,
+		}
+		if x, is := one.Read.Value.(*v1alpha1.PolicyException); is && x.Spec.ExpiresAt != nil {
+			o.Expires = x.Spec.ExpiresAt.Time
 		}
 		if notSent != nil && one.Read.Found.Err() == nil {
 			o.NotSent, o.Warnings = notSent(one.Read.Value)

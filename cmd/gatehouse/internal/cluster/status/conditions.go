@@ -116,9 +116,17 @@ func (v *view) ready(o *outcome) (metav1.Condition, time.Time) {
 		return condition(v1alpha1.ReadyCondition, metav1.ConditionUnknown, v1alpha1.WaitingReason, waitingMessage(waiting)), time.Time{}
 	case !again.IsZero():
 		return metav1.Condition{}, again
-	default:
-		return condition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.InUseReason, "Every replica uses the object."), time.Time{}
 	}
+	if !o.Expires.IsZero() && !v.now.Before(o.Expires) {
+		return condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.NoEffectReason, "It expired at "+o.Expires.UTC().Format(time.RFC3339)+"."), time.Time{}
+	}
+	for _, f := range o.Findings {
+		if f.NoEffect {
+			f.Source, f.Object = "", ""
+			return condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.NoEffectReason, joinRemarks([]string{f.String()})), time.Time{}
+		}
+	}
+	return condition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.InUseReason, "Every replica uses the object."), time.Time{}
 }
 
 func waitingMessage(names []string) string {

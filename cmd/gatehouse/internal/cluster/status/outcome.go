@@ -6,6 +6,8 @@
 package status
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
@@ -40,6 +42,8 @@ type Outcome struct {
 	// Findings are about the object as it was read, errors and warnings. Without an
 	// error Use is Current.
 	Findings diagnostic.List
+	// Expires is when the object ends to have an effect, zero for never.
+	Expires time.Time
 	// NotSent are remarks, for people, on what the object is about and the webhook
 	// configurations do not send.
 	NotSent []string

@@ -33,6 +33,13 @@ func TestConditions(t *testing.T) {
 		{"fine", Outcome{Use: Current}, healthy, nil, "There are no problems."},
 		{"warnings", Outcome{Use: Current, Findings: warning}, "Compiled True Warnings, Ready True InUse, Degraded True Warnings", nil, "warning: spec.rules[0]: matches nothing (hint: look)"},
 		{
+			"what does nothing",
+			Outcome{Use: Current, Findings: diagnostic.List{{Severity: diagnostic.Warning, Source: "cluster", Field: "spec.match", Message: "matches nothing", NoEffect: true}}},
+			"Compiled True Warnings, Ready False NoEffect, Degraded True Warnings", nil, "spec.match: matches nothing",
+		},
+		{"what has expired", Outcome{Use: Current, Expires: time.Unix(1, 0)}, "Compiled True Compiled, Ready False NoEffect, Degraded False Healthy", nil, "There are no problems."},
+		{"what will expire", Outcome{Use: Current, Expires: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}, healthy, nil, "There are no problems."},
+		{
 			"never used",
 			Outcome{Use: Unused, Findings: diagnostic.List{{Severity: diagnostic.Error, Message: "bad"}, warning[0]}},
 			"Compiled False Invalid, Ready False NotUsed, Degraded False NotUsed",
