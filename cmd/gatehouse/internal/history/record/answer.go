@@ -24,10 +24,10 @@ func (r *Redactor) Answer(dst, answer []byte, found *Found) ([]byte, error) {
 	if response.Kind() != rawjson.Object {
 		return append(dst, "null"...), nil
 	}
-	if len(answer)*len(found.values) > maxSearch {
+	if len(answer)*found.count() > maxSearch {
 		return dst, errTooLarge
 	}
-	s := searcher{found: found}
+	s := searcher{redactor: r, found: found}
 	return appendMembers(dst, response, func(dst []byte, name, v rawjson.Value) []byte {
 		switch {
 		case name.Is("patch"):
@@ -73,7 +73,8 @@ func appendMembers(dst []byte, v rawjson.Value, value func(dst []byte, name, v r
 
 // searcher finds redacted values in an answer.
 type searcher struct {
-	found *Found
+	redactor *Redactor
+	found    *Found
 	// long are the values that are searched for everywhere, the longest first, and env are names and values of environment variables. They
 	// are nil until they are needed.
 	long []string
@@ -82,7 +83,7 @@ type searcher struct {
 
 // append appends a value in which the redacted values are redacted wherever they occur.
 func (s *searcher) append(dst []byte, v rawjson.Value) []byte {
-	if len(s.found.values) == 0 {
+	if s.found.count() == 0 {
 		return append(dst, v...)
 	}
 	if s.env == nil {
@@ -94,18 +95,35 @@ func (s *searcher) append(dst []byte, v rawjson.Value) []byte {
 // collect sets what is searched for.
 func (s *searcher) collect() {
 	s.env = map[[2]string]bool{}
-	for _, span := range s.found.values {
+	s.add(s.found)
+	slices.SortFunc(s.long, func(a, b string) int { return cmp.Or(-cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	s.long = slices.Compact(s.long)
+}
+
+// add adds what was found in a text, and in the copies in it.
+func (s *searcher) add(found *Found) {
+	for _, span := range found.values {
 		// What is part of the mark would be found in it.
-		if text := s.found.text[span.Start:span.End].Text(); len(text) >= minLong && !strings.Contains(Mark, text) {
+		if text := found.text[span.Start:span.End].Text(); len(text) >= minLong && !strings.Contains(Mark, text) {
 			s.long = append(s.long, text)
 		}
 	}
-	slices.SortFunc(s.long, func(a, b string) int { return cmp.Or(-cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-	s.long = slices.Compact(s.long)
-	for _, span := range s.found.env {
-		one := s.found.text[span.Start:span.End]
+	for _, span := range found.env {
+		one := found.text[span.Start:span.End]
 		s.env[[2]string{one.Get("name").Text(), one.Get("value").Text()}] = true
 	}
+	for i := range found.copies {
+		s.add(&found.copies[i])
+	}
+}
+
+// count returns how many values were found.
+func (f *Found) count() int {
+	n := len(f.values)
+	for i := range f.copies {
+		n += f.copies[i].count()
+	}
+	return n
 }
 
 // appendFound is append for a value that may hold a redacted one.
@@ -130,8 +148,12 @@ func (s *searcher) appendFound(dst []byte, v rawjson.Value) []byte {
 		}
 		return append(dst, ']')
 	case rawjson.String:
-		text := v.Text()
-		changed := false
+		text, changed := v.Text(), false
+		if strings.Contains(text, `"`+originals+`":`) {
+			if redacted, copies, ok := s.redactor.statusOf(v); ok && len(copies) > 0 {
+				text, changed = string(redacted), true
+			}
+		}
 		for _, value := range s.long {
 			if strings.Contains(text, value) {
 				text, changed = strings.ReplaceAll(text, value, Mark), true

@@ -276,6 +276,11 @@ func size(t testing.TB, dir string) (total int64) {
 	return total
 }
 
+// statusOf returns a pod with a status annotation that has originals.
+func statusOf(originals string) string {
+	return `{"metadata":{"annotations":{"sidecar.gatehouse.dev/status":` + string(rawjson.AppendString(nil, `{"profiles":[],"originals":`+originals+`}`)) + `}}}`
+}
+
 // TestRedaction plants secrets in every place that is redacted, and looks for them in all files.
 func TestRedaction(t *testing.T) {
 	t.Parallel()
@@ -297,6 +302,13 @@ func TestRedaction(t *testing.T) {
 		{"kapp", `{"metadata":{"annotations":{"kapp.k14s.io/original":"{` + secret + `}"}}}`, ""},
 		{"Rancher", `{"metadata":{"annotations":{"objectset.rio.cattle.io/applied":"{` + secret + `}"}}}`, ""},
 		{"annotation of a Secret", `{"kind":"Secret","metadata":{"annotations":{"a":"` + secret + `"}}}`, ""},
+		{"container that injection replaced", statusOf(`{"/spec/containers/name=a":{"env":[{"name":"A","value":"` + secret + `"},{"name":"B","value":"pw77"}],"args":["x"]}}`), ""},
+		{"variable that injection replaced", statusOf(`{"/spec/containers/name=a/env/name=A":{"name":"A","value":"` + secret + `"},"/spec/initContainers/name=b/env/name=A/value":"` + secret + `"}`), ""},
+		{"annotation that injection replaced", statusOf(`{"/metadata/annotations/example.com~1my-token":"` + secret + `"}`), ""},
+		{"status of a template", `{"spec":{"template":` + statusOf(`{"/spec/containers/name=a":{"env":[{"name":"A","value":"`+secret+`"}]}}`) + `}}`, ""},
+		{"status that is none", `{"metadata":{"annotations":{"sidecar.gatehouse.dev/status":"{` + secret + `"}}}`, ""},
+		{"status in a patch", `{"spec":{"containers":[{"env":[{"name":"A","value":"pw77"},{"name":"B","value":"\"` + secret + `"}]}]}}`, `{"response":{"patchType":"JSONPatch","patch":"` +
+			base64.StdEncoding.EncodeToString([]byte(`[{"op":"add","path":"/metadata","value":`+string(rawjson.Value(statusOf(`{"/spec/containers/name=a":{"env":[{"name":"A","value":"pw77"},{"name":"B","value":"\"`+secret+`"}]}}`)).Get("metadata"))+`}]`)) + `"}}`},
 		{"extra of a user", `{"kind":"SubjectAccessReview","spec":{"extra":{"k":["` + secret + `"]}}}`, ""},
 		{"path of the caller", `{"spec":{"password":"` + secret + `"}}`, ""},
 		{"number", `{"data":{"a":1234567890123}}`, ""},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -62,8 +63,9 @@ type place struct {
 	members []member
 	// each is the place of the elements of a list, nil if nothing is redacted in them.
 	each *place
-	// all is true if everything below is redacted, and annotations if it is a map of annotations.
-	all, annotations bool
+	// all is true if everything below is redacted, annotations if it is a map of annotations, and status if it is the text of a status
+	// annotation, with what of the pod injection has replaced.
+	all, annotations, status bool
 }
 
 // member is a member of an object with its place.
@@ -86,6 +88,9 @@ func (n *place) member(name []byte) *place {
 //
 //nolint:gochecknoglobals // constant
 var everything = &place{all: true}
+
+//nolint:gochecknoglobals // constant
+var statusText = &place{status: true}
 
 // descend returns the place at the end of steps, of which "[*]" is every element of a list.
 func (n *place) descend(steps ...string) *place {
@@ -220,9 +225,10 @@ type Found struct {
 	// Paths are the places, as in Review.Redacted.
 	Paths []string
 
-	// text is that in which values are spans.
+	// text is that in which values are spans, and copies are what was redacted in copies of parts of it.
 	text   rawjson.Value
 	values []rawjson.Span
+	copies []Found
 	// env are the spans of environment variables with their names.
 	env []rawjson.Span
 }
@@ -293,6 +299,8 @@ func (w *walk) value(at *place) {
 			w.value(next)
 		}
 		w.path = w.path[:path]
+	case at.status:
+		w.status(begin, c.Skip())
 	case at.all && (kind == rawjson.String || kind == rawjson.Number || kind == rawjson.Bool):
 		w.mark(begin, c.Skip())
 	default:
@@ -309,6 +317,9 @@ func (w *walk) below(at *place, name rawjson.Value) *place {
 		if w.hides(name) {
 			return everything
 		}
+		if name.Is(v1alpha1.StatusAnnotation) {
+			return statusText
+		}
 		return nil
 	case bytes.IndexByte(name, '\\') >= 0:
 		return at.member([]byte(name.Text()))
@@ -322,13 +333,17 @@ func (w *walk) mark(begin int, v rawjson.Value) {
 	if len(v) == len(`""`) && v.Kind() == rawjson.String {
 		return
 	}
+	w.replace(begin, rawjson.Value(`"`+Mark+`"`))
+	w.found.values = append(w.found.values, rawjson.Span{Start: int32(begin), End: int32(w.cursor.At())}) //nolint:gosec // a review is smaller
+}
+
+// replace writes something in place of the value that the pass was at from begin on.
+func (w *walk) replace(begin int, with rawjson.Value) {
 	if len(w.dst) > w.most {
 		w.isFull = true
 		return
 	}
-	w.found.values = append(w.found.values, rawjson.Span{Start: int32(begin), End: int32(w.cursor.At())}) //nolint:gosec // a review is smaller
-	w.dst = append(w.dst, w.found.text[w.copied:begin]...)
-	w.dst = append(append(append(w.dst, '"'), Mark...), '"')
+	w.dst = append(append(w.dst, w.found.text[w.copied:begin]...), with...)
 	w.copied = w.cursor.At()
 	// The same place is met again in the next element of a list.
 	const recent = 8

@@ -27,7 +27,7 @@ const (
 )
 
 // admitPods decides by policies about the pod that the controller of a workload creates from its template, and adds the violations that
-// refuse it and that policies did not find in the template.
+// refuse it. What policies have found in the template itself, they have judged there.
 func (d *Decider) admitPods(ctx context.Context, out *Decision, pod *admission.Request, template *Template, explain bool) {
 	if err := setOwner(pod, template.Workload); err != nil {
 		out.Err = errors.Join(out.Err, fmt.Errorf("%s: %w", template.Path, err))
@@ -47,7 +47,7 @@ func (d *Decider) admitPods(ctx context.Context, out *Decision, pod *admission.R
 	told := slices.Clone(out.Violations)
 	for _, v := range decision.Violations {
 		if !v.Refuses() || slices.ContainsFunc(told, func(t policy.Violation) bool {
-			return t.Template != "" && t.Refuses() && t.Kind == v.Kind && t.Policy == v.Policy && t.Binding == v.Binding && t.Param == v.Param && t.Rule == v.Rule
+			return t.Template != "" && t.Kind == v.Kind && t.Policy == v.Policy && t.Binding == v.Binding && t.Param == v.Param && t.Rule == v.Rule
 		}) {
 			continue
 		}
