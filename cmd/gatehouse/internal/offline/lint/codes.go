@@ -48,6 +48,8 @@ const (
 	TwoPolicies Code = "two-policies"
 	// AtomicField is an atomic field that an ApplyConfiguration sets.
 	AtomicField Code = "atomic-field"
+	// TokenVolume is a patch that replaces the volumes of pods.
+	TokenVolume Code = "token-volume"
 	// Resize is a mutating policy that matches pods/resize.
 	Resize Code = "resize"
 )

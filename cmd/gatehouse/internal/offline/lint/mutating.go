@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
@@ -41,6 +43,9 @@ func (l *linter) lintMutating(d document, p *mutation.Policy) {
 	}
 	for i := range p.Spec.Mutations {
 		m := &p.Spec.Mutations[i]
+		if m.JSONPatch != nil {
+			s.lintVolumes(field.NewPath("spec", "mutations").Index(i).Child("jsonPatch", "expression"), m.JSONPatch.Expression)
+		}
 		if m.ApplyConfiguration == nil {
 			continue
 		}
@@ -58,6 +63,37 @@ func (l *linter) lintMutating(d document, p *mutation.Policy) {
 			}
 		})
 	}
+}
+
+// lintVolumes reports a JSON patch that replaces all volumes of pods without a look at them.
+func (s *subject) lintVolumes(at *field.Path, text string) {
+	parsed, err := s.linter.checker.Parse(text)
+	if err != nil || !slices.ContainsFunc(s.kinds, func(k typecheck.Kind) bool { return k.Group == "" && k.Kind == "Pod" }) {
+		return
+	}
+	e := &expression{path: at, text: text, parsed: parsed}
+	reads := func(part ast.Expr) bool {
+		_, name, _, ok := selection(part)
+		return ok && name == "volumes" && root(part) == "object"
+	}
+	if contains(parsed.NativeRep().Expr(), reads) || slices.ContainsFunc(s.expressions, func(other *expression) bool {
+		return contains(other.parsed.NativeRep().Expr(), reads)
+	}) {
+		return
+	}
+	walk(parsed.NativeRep().Expr(), func(part ast.Expr) {
+		if part.Kind() != ast.StructKind || part.AsStruct().TypeName() != "JSONPatch" {
+			return
+		}
+		fields := map[string]string{}
+		for _, entry := range part.AsStruct().Fields() {
+			fields[entry.AsStructField().Name()], _ = literal(entry.AsStructField().Value())
+		}
+		if fields["path"] == "/spec/volumes" && fields["op"] != "test" {
+			s.reportAt(TokenVolume, e, part.ID(), `add one volume, with the path "/spec/volumes/-"`,
+				"it replaces all volumes, and a pod without the volume of its service account token is refused")
+		}
+	})
 }
 
 // lintSchemas reports resources of which no schema is known.

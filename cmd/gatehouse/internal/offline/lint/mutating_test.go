@@ -15,7 +15,8 @@ func TestMutating(t *testing.T) {
 			"spec.mutations[0].applyConfiguration.expression", "spec.containers.args is atomic",
 			`[JSONPatch{op: "add", path: "/spec/containers/0/args", value: ["--quiet"]}]`,
 		},
-		lint.Resize: {"spec.matchConstraints.resourceRules[0].resources[1]", "makes the client's valid resize fail", "excludeResourceRules"},
+		lint.TokenVolume: {"spec.mutations[0].jsonPatch.expression: 1:11 in", "it replaces all volumes", `"/spec/volumes/-"`},
+		lint.Resize:      {"spec.matchConstraints.resourceRules[0].resources[1]", "makes the client's valid resize fail", "excludeResourceRules"},
 	} {
 		t.Run(string(code), func(t *testing.T) {
 			t.Parallel()
@@ -30,6 +31,19 @@ func TestMutating(t *testing.T) {
 	element := strings.Replace(lint.Example(lint.AtomicField), "containers: object", `imagePullSecrets: [Object.spec.imagePullSecrets{name: "a"}], containers: object`, 1)
 	if got := lintText(t, element); !strings.Contains(got, "spec.imagePullSecrets is atomic") {
 		t.Errorf("an element that is atomic: %s", got)
+	}
+	for name, change := range map[string][2]string{
+		"one volume":                {`"/spec/volumes", value: [Object.spec.volumes{name: "tmp"}]`, `"/spec/volumes/-", value: Object.spec.volumes{name: "tmp"}`},
+		"for a pod that has none":   {`'[JSONPatch{`, `'has(object.spec.volumes) ? [] : [JSONPatch{`},
+		"with those that are there": {`value: [Object.spec.volumes{name: "tmp"}]`, `value: object.spec.?volumes.orValue([]) + [dyn(Object.spec.volumes{name: "tmp"})]`},
+		"a test of them":            {`op: "add"`, `op: "test"`},
+		"a condition":               {"  mutations:", "  matchConditions: [{name: none, expression: '!has(object.spec.volumes)'}]\n  mutations:"},
+		"of another kind":           {`apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]`, `apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [replicationcontrollers]`},
+	} {
+		text := strings.Replace(lint.Example(lint.TokenVolume), change[0], change[1], 1)
+		if got := lintText(t, text); got != "" || text == lint.Example(lint.TokenVolume) {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 	merged := strings.Replace(lint.Example(lint.AtomicField), `args: ["--quiet"]`, `image: "a"`, 1)
 	if got := lintText(t, merged); got != "" {
