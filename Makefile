@@ -143,7 +143,8 @@ fmt: $(GOLANGCI_LINT) ## Format all Go files.
 	$(GOLANGCI_LINT) fmt ./...
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Write generated code, the definitions of custom resources, the files of the chart and docs/reference anew.
+generate: $(CONTROLLER_GEN) ## Write generated code, the rules of Kubernetes' fields, the definitions of custom resources, the files of the chart and docs/reference anew.
+	go run ./test/kindrules -o webhooks/kinds/rules/zz_generated.rules.txt
 	$(CONTROLLER_GEN) object crd paths=./webhooks/api/... output:crd:dir=manifests/crds
 	$(MAKE) --no-print-directory manifests
 	UPDATE_GOLDEN=1 go test -vet=off -run '^TestReference$$' ./cmd/gatehouse

@@ -109,9 +109,9 @@ func TestValuesThatAreNotWrittenBack(t *testing.T) {
 			want: "spec: {containers: [{name: app, image: app, volumeMounts: [{name: v, mountPath: /v}], tty: true}], volumes: [{name: v, emptyDir: {}}]}",
 		},
 		{
-			name: "equal quantities", profile: `template: {spec: {nodeSelector: {a: b}, overhead: {cpu: 0.5}, resources: {requests: {cpu: 1000m}}}}`,
-			pod:  `spec: {containers: [{name: app, image: app}], overhead: {cpu: 500m}, resources: {requests: {cpu: "1"}}}`,
-			want: `spec: {containers: [{name: app, image: app}], overhead: {cpu: 500m}, resources: {requests: {cpu: "1"}}, nodeSelector: {a: b}}`,
+			name: "equal quantities", profile: `template: {spec: {nodeSelector: {a: b}, resources: {requests: {cpu: 1000m}}}}`,
+			pod:  `spec: {containers: [{name: app, image: app}], resources: {requests: {cpu: "1"}}}`,
+			want: `spec: {containers: [{name: app, image: app}], resources: {requests: {cpu: "1"}}, nodeSelector: {a: b}}`,
 		},
 		{
 			name: "equal quantities that nobody has brought into their form", profile: `template: {spec: {nodeSelector: {a: b}, resources: {requests: {cpu: 1, memory: 1e3}}}}`,

@@ -19,13 +19,22 @@ import (
 func CheckConstraints(profile *profile.Profile, state *State) (path, message string) {
 	d, p := &profile.Constraints, state.Pod
 	grace, bounded := seconds(p.GracePeriod)
-	if !d.Fields && (d.Sleep == 0 || !bounded || grace >= d.Sleep) && (len(d.Resources) == 0 || p.Resources.Len() == 0) {
+	if !d.Fields && !d.ProcMount && len(d.Containers) == 0 && (d.Sleep == 0 || !bounded || grace >= d.Sleep) && (len(d.Resources) == 0 || p.Resources.Len() == 0) {
 		return "", ""
 	}
 	// Only what comes of it tells: what is added may be merged or left out.
 	made := new(podtext.Pod)
-	if err := made.ReadAgain(state.Editor.Result()); err != nil {
+	result := state.Editor.Result()
+	if err := made.ReadAgain(result); err != nil {
 		return "", "" // It cannot happen: the patch is made for a pod that was read.
+	}
+	if d.ProcMount && string(rawjson.Value(result).Get("spec", "hostUsers")) != "false" {
+		return "spec.hostUsers", fmt.Sprintf("with sidecar profile %q, a container has procMount: Unmasked, which requires hostUsers: false", profile.Name)
+	}
+	for _, name := range d.Containers {
+		if _, at := made.FindContainer(name, podtext.Containers); at < 0 {
+			return "spec.containers", fmt.Sprintf("sidecar profile %q sets an annotation about AppArmor for container %q, which the pod does not have", profile.Name, name)
+		}
 	}
 	if grace, bounded := seconds(made.GracePeriod); bounded {
 		if sleep := longestSleep(made); sleep > 0 && grace < sleep {

@@ -7,21 +7,17 @@
 package podcheck
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
-	"slices"
-	"strconv"
+	"reflect"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/rules"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
@@ -61,43 +57,28 @@ func (c *Checker) warn(path, hint, format string, args ...any) {
 
 // OneOf checks a word. Nothing stands for the default.
 func OneOf[T ~string](c *Checker, path string, word T, allowed ...T) {
-	if word == "" || slices.Contains(allowed, word) {
-		return
-	}
-	quoted := make([]string, len(allowed))
-	plain := make([]string, len(allowed))
+	words := make([]string, len(allowed))
 	for i, a := range allowed {
-		quoted[i], plain[i] = strconv.Quote(string(a)), string(a)
+		words[i] = string(a)
 	}
-	last := len(quoted) - 1
-	c.error(path, diagnostic.DidYouMean(string(word), plain...), "%q is invalid: must be %s or %s", word, strings.Join(quoted[:last], ", "), quoted[last])
+	if message, hint := rules.OneOf(string(word), words...); message != "" {
+		c.error(path, hint, "%s", message)
+	}
 }
 
 // Selector checks a label selector.
-func (c *Checker) Selector(path string, s *metav1.LabelSelector) {
-	errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, field.NewPath(path))
-	// Upstream walks a map.
-	slices.SortStableFunc(errs, func(a, b *field.Error) int {
-		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.ErrorBody(), b.ErrorBody()))
-	})
-	for _, err := range errs {
-		body := err.ErrorBody()
-		if strings.HasSuffix(err.Field, ".operator") {
-			body += ": must be In, NotIn, Exists or DoesNotExist"
-		}
-		c.error(err.Field, "", "%s", strings.ToLower(body[:1])+body[1:])
-	}
+func (c *Checker) Selector(path string, s *metav1.LabelSelector) { c.fields(path, reflect.ValueOf(s)) }
+
+// fields applies the API server's rules to a value and everything below it.
+func (c *Checker) fields(path string, v reflect.Value) {
+	rules.Check(path, v, c.placeholder, func(path, hint, message string) { c.report(diagnostic.Error, path, hint, message) })
 }
 
 // name checks the name of a container or volume and notes it in taken, where
 // the path of the first that has it stands.
 func (c *Checker) name(path, name string, taken map[string]string) {
 	if name == "" {
-		c.error(path, "", "a name is required")
 		return
-	}
-	for _, message := range validation.IsDNS1123Label(name) {
-		c.error(path, "", "%q: %s", name, message)
 	}
 	if first, dup := taken[name]; dup {
 		c.error(path, "", "%q is already the name of %s", name, first)
@@ -129,22 +110,6 @@ func FindPlaceholders(set sets.Set[string], path string, v rawjson.Value) {
 
 // placeholder reports whether the profile has a placeholder at the path of a field.
 func (c *Checker) placeholder(path string) bool { return c.placeholders.Has(path) }
-
-// require reports a text that is missing. It returns false if it is.
-func (c *Checker) require(path, text string) bool {
-	if text == "" {
-		c.error(path, "", "a value is required")
-	}
-	return text != ""
-}
-
-// messages reports what is wrong with a text, in the words of the API server's
-// library.
-func (c *Checker) messages(path, text string, messages []string) {
-	for _, message := range messages {
-		c.invalid(path, "%q: %s", text, message)
-	}
-}
 
 // Indexed returns the path of an element of a list.
 func Indexed(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }

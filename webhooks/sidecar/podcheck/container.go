@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
@@ -40,14 +38,14 @@ func (c *Checker) Container(at string, sort Sort, container *corev1.Container) {
 		ports = new(podtext.PortIndex) // it has ended before the others start
 	case AppContainer:
 	}
+	if container.Name == "" {
+		c.error(at+".name", "", "a name is required")
+	}
 	c.name(at+".name", container.Name, c.Containers)
 	if strings.TrimSpace(container.Image) == "" {
 		c.error(at+".image", "", "container %q needs an image", container.Name)
 	} else if strings.TrimSpace(container.Image) != container.Image {
 		c.invalid(at+".image", "%q begins or ends with whitespace", container.Image)
-	}
-	if r := container.RestartPolicy; r != nil {
-		OneOf(c, at+".restartPolicy", *r, corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
 	}
 	c.parts(at, fmt.Sprintf("container %q", container.Name), container, ports)
 }
@@ -100,7 +98,9 @@ func (c *Checker) parts(at, owner string, container *corev1.Container, ports *po
 	c.fields(at, reflect.ValueOf(container))
 	c.repeated(at+".ports", ".name", "%q is the name of another port of the container", len(container.Ports), func(i int) string { return container.Ports[i].Name })
 	c.repeated(at+".env", ".name", "%q is set twice", len(container.Env), func(i int) string { return container.Env[i].Name })
-	c.resources(at, container)
+	c.sleeps(at+".lifecycle", container.Lifecycle)
+	c.user(at+".securityContext", container.SecurityContext)
+	c.claimed(at+".resources.claims", container.Resources.Claims)
 	c.mounts(at, owner, container)
 	c.devices(at, container)
 }
@@ -118,13 +118,6 @@ func (c *Checker) repeated(path, member, message string, length int, value func(
 }
 
 func (c *Checker) port(at, container string, p *corev1.ContainerPort, taken *podtext.PortIndex) {
-	if p.ContainerPort < 1 || p.ContainerPort > 65535 {
-		c.error(at+".containerPort", "", "%q is out of range: must be 1 to 65535", strconv.Itoa(int(p.ContainerPort)))
-	}
-	if p.HostPort < 0 || p.HostPort > 65535 {
-		c.error(at+".hostPort", "", "%q is out of range: must be 1 to 65535, or unset", strconv.Itoa(int(p.HostPort)))
-	}
-	OneOf(c, at+".protocol", p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
 	port := podtext.NewPort(p, container)
 	port.Path = at
 	if other, field := taken.Conflict(&port); other != nil {
@@ -142,124 +135,31 @@ func DeclaredPorts(c *corev1.Container) podtext.Ports {
 	return ports
 }
 
-func (c *Checker) envVar(path string, e *corev1.EnvVar) {
-	if e.Name == "" {
-		c.error(path+".name", "", "a name is required")
-	} else {
-		for _, message := range validation.IsRelaxedEnvVarName(e.Name) {
-			c.error(path+".name", "", "%q: %s", e.Name, message)
-		}
-	}
-	if e.Value != "" && e.ValueFrom != nil {
-		c.error(path, "", "value and valueFrom cannot both be set")
-	}
-}
-
-func (c *Checker) envVarSource(path string, s *corev1.EnvVarSource) { c.oneSource(path, s) }
-
-func (c *Checker) envFromSource(path string, s *corev1.EnvFromSource) {
-	c.oneSource(path, &corev1.EnvFromSource{ConfigMapRef: s.ConfigMapRef, SecretRef: s.SecretRef})
-}
-
-func (c *Checker) oneSource(path string, of any) {
-	if n := countSet(of); n != 1 {
-		c.error(path, "", "exactly one source is required, found %d", n)
-	}
-}
-
-// countSet returns how many of a struct's fields are set.
-func countSet(of any) int {
-	n := 0
-	for _, field := range reflect.ValueOf(of).Elem().Fields() {
-		if !field.IsZero() {
-			n++
-		}
-	}
-	return n
-}
-
-func (c *Checker) resourceFieldRef(path string, r *corev1.ResourceFieldSelector) {
-	if !strings.HasPrefix(r.Resource, "limits.hugepages-") && !strings.HasPrefix(r.Resource, "requests.hugepages-") {
-		required(oneOf("limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage"))(
-			c, path+".resource", reflect.ValueOf(r.Resource))
-	}
-}
-
-// securityContext checks that what a container says about its user goes together.
-func (c *Checker) securityContext(path string, s *corev1.SecurityContext) {
-	isTrue := func(b *bool) bool { return b != nil && *b }
-	if isTrue(s.RunAsNonRoot) && s.RunAsUser != nil && *s.RunAsUser == 0 {
+// user checks that what a container says about its user goes together.
+func (c *Checker) user(path string, s *corev1.SecurityContext) {
+	if s != nil && s.RunAsNonRoot != nil && *s.RunAsNonRoot && s.RunAsUser != nil && *s.RunAsUser == 0 {
 		c.error(path+".runAsUser", "", "%q is root, and runAsNonRoot is true: the container would never start", "0")
 	}
-	if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
+}
+
+// claimed checks that a container uses claims of the template.
+func (c *Checker) claimed(path string, claims []corev1.ResourceClaim) {
+	for i := range claims {
+		if !c.claims[claims[i].Name] {
+			c.invalid(Indexed(path, i)+".name", "%q is not a resourceClaim of the template", claims[i].Name)
+		}
+	}
+}
+
+// sleeps checks that a container does not sleep longer than its pod may take to end.
+func (c *Checker) sleeps(path string, l *corev1.Lifecycle) {
+	if l == nil || c.grace == nil {
 		return
 	}
-	if isTrue(s.Privileged) {
-		c.error(path+".allowPrivilegeEscalation", "", "cannot be false for a privileged container")
-	}
-	if s.Capabilities != nil && (slices.Contains(s.Capabilities.Add, "CAP_SYS_ADMIN") || slices.Contains(s.Capabilities.Add, "SYS_ADMIN")) {
-		c.invalid(path+".allowPrivilegeEscalation", "cannot be false for a container with the capability SYS_ADMIN")
-	}
-}
-
-func (c *Checker) localhostProfile(path string, is bool, profile *string) {
-	switch {
-	case c.placeholder(path + ".type"):
-	case is && (profile == nil || *profile == ""):
-		c.invalid(path+".localhostProfile", "is required for type Localhost")
-	case !is && profile != nil:
-		c.invalid(path+".localhostProfile", "is allowed only for type Localhost")
-	}
-}
-
-func (c *Checker) startupOrLivenessProbe(path string, p *corev1.Probe) {
-	c.oneHandler(path, &p.ProbeHandler)
-	if p.SuccessThreshold > 1 {
-		c.error(path+".successThreshold", "", "%d is invalid: must be 1", p.SuccessThreshold)
-	}
-}
-
-func (c *Checker) readinessProbe(path string, p *corev1.Probe) {
-	c.oneHandler(path, &p.ProbeHandler)
-	if p.TerminationGracePeriodSeconds != nil {
-		c.error(path+".terminationGracePeriodSeconds", "", "is allowed only in livenessProbe and startupProbe")
-	}
-}
-
-func (c *Checker) oneHandler(path string, h *corev1.ProbeHandler) {
-	if n := countSet(h); n != 1 {
-		c.error(path, "", "exactly one of exec, grpc, httpGet and tcpSocket is required, found %d", n)
-	}
-}
-
-func (c *Checker) lifecycleHandler(path string, h *corev1.LifecycleHandler) {
-	if n := countSet(h); n != 1 {
-		c.error(path, "", "exactly one of exec, httpGet, sleep and tcpSocket is required, found %d", n)
-	}
-	if h.Sleep == nil {
-		return
-	}
-	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
-	if c.grace != nil {
-		grace = *c.grace
-	}
-	if seconds := h.Sleep.Seconds; seconds < 0 || c.grace != nil && seconds > grace {
-		c.invalid(path+".sleep.seconds", "%q is out of range: must be 0 to terminationGracePeriodSeconds, which is %d", strconv.FormatInt(seconds, 10), grace)
-	}
-}
-
-func (c *Checker) execAction(path string, e *corev1.ExecAction) {
-	if len(e.Command) == 0 {
-		c.error(path+".command", "", "a command is required")
-	}
-}
-
-func (c *Checker) volumeMount(path string, m *corev1.VolumeMount) {
-	if r := m.RecursiveReadOnly; r != nil && *r != corev1.RecursiveReadOnlyDisabled && !m.ReadOnly {
-		c.invalid(path+".recursiveReadOnly", "%q requires readOnly: true", *r)
-	}
-	if m.SubPath != "" && m.SubPathExpr != "" {
-		c.error(path+".subPathExpr", "", "subPath and subPathExpr cannot both be set")
+	for name, h := range map[string]*corev1.LifecycleHandler{".postStart": l.PostStart, ".preStop": l.PreStop} {
+		if h != nil && h.Sleep != nil && h.Sleep.Seconds > *c.grace {
+			c.invalid(path+name+".sleep.seconds", `"%d" is out of range: must be 0 to terminationGracePeriodSeconds, which is %d`, h.Sleep.Seconds, *c.grace)
+		}
 	}
 }
 

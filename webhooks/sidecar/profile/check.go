@@ -122,6 +122,8 @@ func (c *compiler) checkPresets() {
 type sample struct {
 	spec corev1.PodSpec
 	app  []corev1.Container
+	// annotated are the names of containers that only annotations know.
+	annotated []string
 }
 
 // decode reads a rendered part into the type that the API server has for it.
@@ -246,6 +248,9 @@ func (c *compiler) checkMetadata(sample []byte) {
 		at := path + ".annotations[" + key + "]"
 		for _, message := range validation.IsQualifiedName(strings.ToLower(key)) {
 			c.error(at, "", "%q: %s", key, message)
+		}
+		if name, is := strings.CutPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix); is && c.check.Containers[name] == "" {
+			c.typed.annotated = append(c.typed.annotated, name)
 		}
 		if podtext.IsReservedAnnotation(key) {
 			c.error(at, "", "a profile cannot set the annotation %q", key)

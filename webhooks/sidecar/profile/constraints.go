@@ -20,6 +20,10 @@ type Constraints struct {
 	Resources []string
 	// Fields is true if the profile sets any of these fields of the pod itself.
 	Fields bool
+	// ProcMount is true if a container gets procMount: Unmasked, which requires a user namespace.
+	ProcMount bool
+	// Containers are names of containers that the pod must have, because annotations are about them.
+	Containers []string
 }
 
 func (t *sample) constraints() Constraints {
@@ -41,12 +45,16 @@ func (t *sample) constraints() Constraints {
 			}
 		}
 		note(c.Resources)
+		if s := c.SecurityContext; s != nil && s.ProcMount != nil && *s.ProcMount == corev1.UnmaskedProcMount {
+			d.ProcMount = true
+		}
 	}
 	if t.spec.Resources != nil {
 		note(*t.spec.Resources)
 	}
 	d.Resources = slices.Sorted(maps.Keys(names))
 	d.Fields = t.spec.Resources != nil || t.spec.TerminationGracePeriodSeconds != nil
+	d.Containers = t.annotated
 	return d
 }
 

@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
@@ -30,9 +29,5 @@ func checkMetadata(object map[string]any) diagnostic.List {
 	if apivalidation.ValidateAnnotationsSize(m.Annotations) != nil {
 		errs = append(errs, field.TooLong(at.Child("annotations"), "", apivalidation.TotalAnnotationSizeLimitB))
 	}
-	found := diagnosticsOf(errs)
-	for i := range found {
-		found[i].Message = request.WithoutPattern(found[i].Message)
-	}
-	return found
+	return diagnosticsOf(errs)
 }

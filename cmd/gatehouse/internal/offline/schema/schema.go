@@ -10,6 +10,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/rules"
 )
 
 // ErrUnknown is the error about a kind without a schema: no definition of it was given.
@@ -73,7 +75,7 @@ func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object
 		metadata := reflect.TypeFor[metav1.PartialObjectMetadata]()
 		found = s.types.Compare(metadata, metadataOf(object), "", strict.Options{SecretAt: IsSecret})
 		values, wrongType := custom.check(ctx, object, old)
-		return s.finish(metadata, object, append(found, values...)), wrongType || hasWrongType(found), nil
+		return finish(gvk, object, old, append(found, values...)), wrongType || hasWrongType(found), nil
 	}
 	if t := s.builtIn[gvk]; t != nil {
 		found = s.types.Compare(t, object, "", strict.Options{SecretAt: IsSecret})
@@ -84,7 +86,7 @@ func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object
 			}
 			found = append(found, diagnosticsOf(errs)...)
 		}
-		return s.finish(t, object, found), undecodable, nil
+		return finish(gvk, object, old, found), undecodable, nil
 	}
 	return nil, false, ErrUnknown
 }
@@ -129,17 +131,37 @@ func metadataOf(object map[string]any) map[string]any {
 	return out
 }
 
-// finish adds what the rules for fields find, in places where nothing was found yet.
-func (s *Schemas) finish(t reflect.Type, object map[string]any, found diagnostic.List) diagnostic.List {
-	taken := map[string]bool{}
+// finish adds what the rules for values find, in places where nothing was found yet. An update may keep what is wrong in old.
+func finish(gvk schema.GroupVersionKind, object, old map[string]any, found diagnostic.List) diagnostic.List {
+	object = runtime.DeepCopyJSON(object)
 	for _, d := range found {
-		taken[d.Field] = true
+		remove(object, strict.Steps(d.Field))
 	}
-	for _, d := range append(s.checkFields(t, object), checkMetadata(object)...) {
-		if !taken[d.Field] {
+	kept := rules.Validate(gvk, old)
+	for _, d := range append(rules.Validate(gvk, object), checkMetadata(object)...) {
+		if !slices.Contains(kept, d) && !slices.ContainsFunc(found, func(f diagnostic.Diagnostic) bool { return strings.HasPrefix(d.Field, f.Field) }) {
+			d.Message = request.WithoutPattern(d.Message)
 			found = append(found, d)
 		}
 	}
 	found.Sort()
 	return found
+}
+
+// remove removes the member at a path, or the list that an element is in, so that the rest can be decoded.
+func remove(object map[string]any, steps []string) {
+	var last map[string]any
+	var name string
+	var at any = object
+	for _, step := range steps {
+		switch value := at.(type) {
+		case map[string]any:
+			last, name, at = value, step, value[step]
+		case []any:
+			if i, err := strconv.Atoi(step); err == nil && i < len(value) {
+				at = value[i]
+			}
+		}
+	}
+	delete(last, name)
 }

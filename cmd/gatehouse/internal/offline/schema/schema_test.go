@@ -107,19 +107,19 @@ func TestCheck(t *testing.T) {
 		want         []string
 	}{
 		{"good pod", head + "spec: {containers: [{name: a, image: b, ports: [{containerPort: 80, name: http}]}]}", nil},
-		{"unknown field", head + "spec: {contaners: [{name: a}]}", []string{`spec.contaners: unknown field (hint: did you mean "containers"?)`}},
+		{"unknown field", head + "spec: {contaners: [{name: a}]}", []string{`spec.containers: at least one is required`, `spec.contaners: unknown field (hint: did you mean "containers"?)`}},
 		{
 			"everything at once", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: A_b, labels: {'a b': c}}\n" +
-				"spec: {replicas: \"x\", template: {spec: {containers: [{name: A_b, ports: [{containerPort: 99999}]}]}}}", []string{
+				"spec: {replicas: \"x\", template: {spec: {containers: [{name: A_b, image: a, ports: [{containerPort: 99999}]}]}}}", []string{
 				`metadata.labels[a b]: the key is invalid: name part must consist of alphanumeric characters`,
 				`spec.replicas: "x" is a string, expected an integer`,
 				`spec.template.spec.containers[0].name: "A_b": a lowercase RFC 1123 label must consist of`,
-				`spec.template.spec.containers[0].ports[0].containerPort: 99999: must be between 1 and 65535`,
+				`spec.template.spec.containers[0].ports[0].containerPort: "99999": must be between 1 and 65535`,
 			},
 		},
-		{"restart policy", head + "spec: {restartPolicy: never, containers: []}", []string{`spec.restartPolicy: "never": must be Always, OnFailure or Never`}},
-		{"hostPort 0", head + "spec: {containers: [{name: a, ports: [{containerPort: 1, hostPort: 0}]}]}", nil},
-		{"quantity", head + "spec: {containers: [{name: a, resources: {limits: {cpu: many}}}]}", []string{`spec.containers[0].resources.limits.cpu: "many" is invalid: must be a quantity`}},
+		{"restart policy", head + "spec: {restartPolicy: never, containers: [{name: a, image: b}]}", []string{`spec.restartPolicy: "never" is invalid: must be "Always", "Never" or "OnFailure" (hint: did you mean "Never"?)`}},
+		{"hostPort 0", head + "spec: {containers: [{name: a, image: a, ports: [{containerPort: 1, hostPort: 0}]}]}", nil},
+		{"quantity", head + "spec: {containers: [{name: a, image: a, resources: {limits: {cpu: many}}}]}", []string{`spec.containers[0].resources.limits.cpu: "many" is invalid: must be a quantity`}},
 		{"annotation that is no string", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, annotations: {a: 1}}", []string{`metadata.annotations.a: the value is a number, expected a string`}},
 		{"label value", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, labels: {ok: a b}}", []string{
 			`metadata.labels.ok: "a b": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue' or 'my_value' or '12345')`,
