@@ -118,6 +118,7 @@ func (w *wiring) addAudits(changed func()) (func() map[string]v1alpha1.PolicyAud
 	namespace := w.ownNamespace()
 	load := &reviewLoad{since: time.Now()}
 	a := &auditing{access: access, current: w.current, exclude: slices.Concat(neverSent(namespace), f.exclude)}
+	// Logged when serve starts with --audit-every.
 	w.log.Info("audits enabled", "every", f.Every.String())
 	audits := background.New(background.Config{
 		Active: a.active, Every: f.Every,

@@ -194,12 +194,16 @@ func logCertificate(log *slog.Logger, e certs.Event) {
 	}
 	switch {
 	case errors.Is(e.Err, certs.ErrWaiting):
+		// Logged when a new certificate is served only after the webhook configurations trust it.
 		log.Info("certificate waiting", append(attrs, "waits", e.Err.Error())...)
 	case e.Err != nil:
+		// Logged when a certificate cannot be read, issued or stored. The one before is served.
 		log.Error("certificate error", append(attrs, "error", e.Err.Error())...)
 	case len(e.Warnings) > 0 || e.IsWarning():
+		// Logged when a certificate works and something about it is wrong, such as an end that is near.
 		log.Warn("certificate warning", attrs...)
 	default:
+		// Logged when a certificate is served, or a CA changes its phase.
 		log.Info("certificate", attrs...)
 	}
 }

@@ -103,6 +103,7 @@ func (f *Options) budget(m *memoryLimit, log *slog.Logger) memoryBudget {
 		others = auditBytes
 	}
 	b := divideMemory(m.available(), int64(min(stats.HeapAlloc, math.MaxInt64/4)), others, f.InFlight, f.Connections, files)
+	// Logged when serve starts, with the limits that follow from the memory limit and the flags.
 	log.Info("limits", "maxInFlightBytes", b.inFlight, "maxConnections", b.connections, "largestReviewBytes", server.LargestReview(b.inFlight))
 	for _, problem := range b.problems(files) {
 		log.Warn("limits", "problem", problem)

@@ -39,18 +39,21 @@ func (m *memoryLimit) apply(ctx context.Context, log *slog.Logger) {
 	of, err := m.read()
 	switch {
 	case own != "":
+		// Logged when serve starts and when the limit of the cgroup changes.
 		log.Info("memory limit", "source", "GOMEMLIMIT", "limit", own)
 		return
 	case errors.Is(err, memlimit.ErrCgroupsNotSupported):
 		log.Info("memory limit", "source", "cgroups are not available", "limit", "none")
 		return
 	case err != nil && !errors.Is(err, memlimit.ErrNoLimit):
+		// Logged when the limit cannot be read: memory is then bounded as if there were no limit.
 		log.Warn("cannot read the memory limit of the cgroup; there is none", "error", err.Error(), "hint", "set GOMEMLIMIT in the environment")
 		return
 	}
 	limit, err := memlimit.Set(memlimit.WithRatio(memoryRatio), memlimit.WithProvider(m.read), memlimit.WithRefreshInterval(ctx, memoryInterval), memlimit.WithLogger(log))
 	switch {
 	case err != nil:
+		// Logged when Go does not accept a memory limit.
 		log.Warn("cannot set the memory limit", "error", err.Error(), "hint", "set GOMEMLIMIT in the environment")
 	case limit == math.MaxInt64:
 		log.Info("memory limit", "source", "the cgroup has no memory limit", "limit", "none")

@@ -53,6 +53,7 @@ func (w *wiring) addTracing(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--tracing-endpoint: %w", err)
 	}
+	// Logged when serve starts with --tracing-endpoint.
 	w.log.Info("tracing enabled", "endpoint", endpoint.String(), "ratioWithoutTrace", f.tracingRatio)
 	tracer := tracing.New(tracing.Config{
 		Endpoint: endpoint, Ratio: f.tracingRatio, Version: build.Version(), Instance: replicaName(w.replica), Log: w.log,

@@ -89,6 +89,7 @@ func (w *wiring) addRecording(context.Context) error {
 		return err
 	}
 	size, _ := f.bytes() // checked with the flags
+	// Logged when serve starts with --record.
 	w.log.Info("recording enabled", "dir", f.dir, "maxBytes", size, "maxAge", f.maxAge.String())
 	recorder := record.New(record.Options{
 		Dir: f.dir, Replica: replicaName(w.replica), Rules: rules, MaxBytes: size, MaxAge: f.maxAge, Log: w.log,
@@ -100,6 +101,7 @@ func (w *wiring) addRecording(context.Context) error {
 		recorder.Configuration(c.Digest, func() string {
 			documents, err := c.Encode(rules.Redactor.Object)
 			if err != nil {
+				// Logged when a configuration cannot be written into the recording, so that a replay cannot compare with it.
 				w.log.Error("the recording lacks the configuration", "digest", c.Digest, "error", err.Error())
 			}
 			return string(documents)
@@ -116,6 +118,7 @@ func (f *RecordingOptions) rules(log *slog.Logger) (record.Rules, error) {
 		if one.Severity == diagnostic.Error {
 			all = append(all, one.String())
 		} else {
+			// Logged when serve starts, for each doubtful line of the file of --record-config.
 			log.Warn("--record-config", "warning", one.String())
 		}
 	}

@@ -90,10 +90,12 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 		return err
 	}
 	srv := w.server(reviews, health, f.budget(memory, log))
+	// Logged when the server accepts connections.
 	log.Info("serving", "version", build.Version(), "reviews", reviews.Addr().String(), "ops", health.Addr().String())
 	if err := w.run(ctx, srv.Run); err != nil {
 		return err
 	}
+	// Logged when all calls in progress were answered.
 	log.Info("stopped")
 	return nil
 }
@@ -151,6 +153,7 @@ func (w *wiring) start(ctx context.Context, documents *config.Config, found diag
 // server returns what answers requests.
 func (w *wiring) server(reviews, health net.Listener, budget memoryBudget) *server.Server {
 	if w.serving.clientCAs == nil {
+		// Logged when serve starts without --client-ca: nobody can prove to be an API server.
 		w.log.Warn("--client-ca is not set: /authenticate rejects every request")
 	}
 	minVersion, _ := tlsVersions(w.TLSMinVersion) // checked with the flags

@@ -193,6 +193,7 @@ func (c *Cluster) Ready() error {
 	err := missing(all)
 	if err == nil || time.Since(c.begin) > readyTimeout && missing(slices.DeleteFunc(all, func(f *follower) bool { return !f.vital })) == nil {
 		if !c.ready.Swap(true) && err != nil {
+			// Logged when objects of the cluster cannot be read for so long that the replica becomes ready without them; reviews that need them cannot be decided.
 			c.log.Error("ready, but not all objects that policies and profiles look up are read", "missing", err.Error())
 		}
 		return nil

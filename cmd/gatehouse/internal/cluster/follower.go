@@ -107,6 +107,7 @@ func pauses() *wait.Backoff {
 
 // run returns when ctx is done.
 func (f *follower) run(ctx context.Context) {
+	// Logged when serve begins to read the objects that the configuration looks up.
 	f.log.Info("watching objects in the cluster")
 	// What client-go has to say of it has the kind, and the form of all else.
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(quiet{f.log.Handler()}))
@@ -184,6 +185,7 @@ func (f *follower) use(store cache.Store) {
 	f.update(func(s *state) { s.store, _ = store.(cache.Indexer) })
 	f.changed()
 	if first {
+		// Logged when all objects that the configuration looks up have been read.
 		f.log.Info("objects read from the cluster", "objects", len(store.ListKeys()))
 	}
 	f.resolve.Do(func() { close(f.resolved) })

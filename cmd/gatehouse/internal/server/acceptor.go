@@ -120,6 +120,7 @@ type connectionLog struct {
 
 func (c *connectionLog) warn(text string) {
 	if c.rate.Allow() {
+		// Logged when a TLS handshake or a connection fails, for each kind of failure at most once in a while.
 		c.log.Warn("connection error", "error", text)
 	}
 }

@@ -143,6 +143,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 
 	s.draining.Store(true)
+	// Logged when the server was asked to stop: it answers until the delay is over.
 	o.Log.Info("draining", "delay", o.DrainDelay.String())
 	delay := time.NewTimer(o.DrainDelay)
 	defer delay.Stop()
@@ -240,9 +241,11 @@ func (s *Server) logReadiness(err error) {
 	was := s.unready.Swap(err != nil)
 	switch {
 	case err != nil && !was && s.wasReady.Load():
+		// Logged when /readyz begins to fail, with the reason.
 		s.options.Log.Warn("not ready", "reason", err.Error())
 	case err == nil && (was || !s.wasReady.Load()):
 		s.wasReady.Store(true)
+		// Logged when /readyz succeeds for the first time, or again.
 		s.options.Log.Info("ready")
 	}
 }

@@ -86,10 +86,12 @@ func (u *Active) activate(of *resolve.Resolution) {
 	u.Metrics.PoliciesLoaded(&c.Policy, &c.Mutation)
 	u.Metrics.AuthenticationLoaded(&c.Authn)
 	policies := len(c.Policy.Policies) + len(c.Policy.AdmissionPolicies) + len(c.Mutation.Policies)
+	// Logged when a new configuration decides from now on, with what it holds.
 	u.Log.Info("configuration activated", "dir", u.Dir, "digest", c.Digest, "files", c.Files,
 		"profiles", len(c.Sidecar.Profiles), "policies", policies, "tokens", len(c.Authn.Tokens),
 		"issuers", len(c.Authn.Issuers), "directories", len(c.Authn.Directories))
 	if u.policies > 0 && policies == 0 {
+		// Logged when a change of the configuration removes the last policy.
 		u.Log.Warn("the configuration has no policies any more: no request is denied or changed by a policy", "dir", u.Dir, "before", u.policies)
 	}
 	u.policies = policies
@@ -166,6 +168,7 @@ func setGCPercent() {
 // the new one removes or revokes end all the same.
 func (u *Active) keepActive(c *config.Config, err error) {
 	if removed := u.withdraw(c); removed > 0 || len(c.Authn.Revocations) > 0 {
+		// Logged when a configuration with errors withdraws access tokens, which must not wait until the errors are mended.
 		u.Log.Info("configuration rejected, but access tokens that it removes or revokes are invalid now",
 			"dir", u.Dir, "removed", removed, "revocations", len(c.Authn.Revocations))
 	}

@@ -11,6 +11,7 @@ import (
 func logDiagnostics(log *slog.Logger, err error) {
 	list, ok := errors.AsType[diagnostic.List](err)
 	if !ok {
+		// Logged when a configuration has an error, once for each error and again every ten minutes. The active configuration stays.
 		log.Error("configuration error", "error", err.Error())
 		return
 	}

@@ -121,6 +121,7 @@ func (r *Reconciler) Start(ctx context.Context, documents *config.Config, found 
 		return config.InvalidError(r.Dir, err)
 	}
 	if r.Dir != "" && documents.Documents == 0 {
+		// Logged when the directory of --config is empty, with --custom-resources.
 		r.Current.Log.Warn("the directory has no documents: only custom resources are active", "dir", r.Dir)
 	}
 	if complete {

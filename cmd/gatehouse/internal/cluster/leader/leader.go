@@ -115,6 +115,7 @@ func (c *Candidate) stand(ctx context.Context, work []func(context.Context)) {
 		},
 	})
 	if err != nil {
+		// Logged when the Lease of the election cannot be read or written.
 		c.cfg.Log.Error("election", "error", err.Error(), "hint", "report it: the times of the election do not fit together")
 		<-ctx.Done()
 		return
@@ -128,6 +129,7 @@ func (c *Candidate) stand(ctx context.Context, work []func(context.Context)) {
 }
 
 func (c *Candidate) lead(ctx context.Context, work []func(context.Context)) {
+	// Logged when this replica becomes the one that writes to the cluster: the CA, webhook configurations, status, reports.
 	c.cfg.Log.Info("elected", "replica", c.cfg.Replica)
 	c.leads.Set(1)
 	defer c.leads.Set(0)

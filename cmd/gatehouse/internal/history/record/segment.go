@@ -348,6 +348,7 @@ func (r *Recorder) begin(now time.Time) error {
 	}
 	if s.pause > 0 {
 		s.pause = 0
+		// Logged when reviews are recorded again after a failure.
 		o.Log.Info("recording again", "dir", o.Dir)
 	}
 	r.update(func(s *Stats) { s.Err, s.Since = nil, time.Time{} })
@@ -380,6 +381,7 @@ func (r *Recorder) tend(now time.Time) {
 	r.mu.Unlock()
 	if s.file != nil {
 		if _, err := os.Stat(s.file.Name()); errors.Is(err, fs.ErrNotExist) {
+			// Logged when somebody removed the file to which reviews are recorded.
 			r.options.Log.Warn("the segment that was being written is gone, another one is begun", "segment", s.file.Name())
 			r.close()
 			waiting = true
@@ -431,6 +433,7 @@ func (r *Recorder) fail(now time.Time, err error) {
 		s.Err = err
 	})
 	if first {
+		// Logged when the directory of --record cannot be written.
 		r.options.Log.Error("recording failed, reviews are answered but not recorded", "dir", r.options.Dir, "error", err.Error(),
 			"hint", "the recording goes on by itself when the directory can be written to")
 	}

@@ -220,6 +220,7 @@ func (i *issuer) record(f *fetch, set *jwt.KeySet) {
 	if set.Ignored != "" {
 		attrs = append(attrs, "ignored", set.Ignored)
 	}
+	// Logged when the keys of a JWT issuer have changed.
 	i.log.Info("new keys of an issuer", attrs...)
 }
 

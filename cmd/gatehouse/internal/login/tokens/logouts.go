@@ -69,6 +69,7 @@ func (l *Logouts) Revoke(ctx context.Context, spec *v1alpha1.TokenRevocationSpec
 func (l *Logouts) Run(ctx context.Context) {
 	for {
 		if err := l.sweep(ctx); err != nil && ctx.Err() == nil {
+			// Logged when a TokenRevocation of /logout cannot be written or removed.
 			l.log.Warn("revocations of logouts", "error", "cannot delete those that are not needed any more: "+err.Error())
 		}
 		if !sleep.Context(ctx, sweepEvery) {

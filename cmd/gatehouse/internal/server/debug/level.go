@@ -51,6 +51,7 @@ func (l *Level) Set(to slog.Level) State {
 	defer l.mu.Unlock()
 	from := l.variable.Level()
 	l.variable.Set(min(from, to))
+	// Logged when somebody changes the log level with "gatehouse log-level".
 	l.log.Warn("log level", "level", levelName(to), "before", levelName(from))
 	l.variable.Set(to)
 	return l.State()

@@ -327,6 +327,7 @@ func (c *Controller) publish(ctx context.Context, active *Active, findings *open
 	}
 	c.describe("Audit=True: %d objects at %s, %d violations, %d warnings, %d errors, %d rules skipped, %d resources unread%s", objects, began.UTC().Format(time.RFC3339),
 		total.Fail, total.Warn, total.Error, len(outcome.Skipped), unread, text)
+	// Logged when an audit of the objects in the cluster has ended, with what it found.
 	c.cfg.Log.Info("audit", "objects", objects, "violations", total.Fail, "warnings", total.Warn, "errors", total.Error, "changes", total.Change, "exempted", total.Skip,
 		"skippedRules", len(outcome.Skipped), "unreadResources", unread, "seconds", c.cfg.Now().Sub(began).Seconds(),
 		"reports", len(reports), "written", changes.Written, "removed", changes.Removed)
