@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	schemas "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/schema"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -60,7 +61,7 @@ type configuration struct {
 func newConfiguration(c *config.Config) *configuration {
 	out := &configuration{config: c, objects: c.Policy.Objects}
 	definitions, _ := out.objects.List(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, "", nil)
-	out.resources = request.NewResources(definitions)
+	out.resources = schemas.Resources(definitions)
 	out.readsUser = slices.ContainsFunc(c.Mutation.Policies, func(p mutation.Policy) bool { return strings.Contains(p.Spec.String(), "userInfo") })
 	// Whether a kind is served is known for a review alone.
 	c.Policy.Objects = unknownScopes{out.objects}

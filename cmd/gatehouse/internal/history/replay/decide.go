@@ -3,12 +3,14 @@ package replay
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
+	"gomodules.xyz/jsonpatch/v2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
@@ -250,6 +252,9 @@ func (d *decider) mutate(ctx context.Context, s *webhooks.Snapshot, item *Item) 
 	out := d.answer(item, &response)
 	out.verdicts, out.sidecar, out.mutation = decision.Verdicts, &decision, &changed
 	out.violations = admit.Refusals(&decision)
+	if made := d.madeInvalid(ctx, s, item, &response); len(made) > 0 {
+		out.decision, out.violations = review.Denied, made
+	}
 	switch {
 	case d.playback.missing != nil:
 		out.undecided = sidecars + d.playback.missing.Error()
@@ -259,6 +264,34 @@ func (d *decider) mutate(ctx context.Context, s *webhooks.Snapshot, item *Item) 
 		out.undecided = unreadable + firstLine(out.failure)
 	}
 	return out
+}
+
+// madeInvalid returns the violations for what the API server will refuse of the object as an answer makes it, and not as the recorded
+// one has made it.
+func (d *decider) madeInvalid(ctx context.Context, s *webhooks.Snapshot, item *Item, response *admission.Response) []policy.Violation {
+	if !response.Allowed || len(response.Patches) == 0 {
+		return nil
+	}
+	result := func(patches []jsonpatch.Operation) []policy.Violation {
+		now, err := item.request, error(nil)
+		if now.Object.Raw, err = admit.Patched(item.request.Object.Raw, patches); err != nil {
+			return nil
+		}
+		_, made, _ := admit.Result(ctx, d.configuration.resources, s.Mutation, &item.request, &now)
+		return made
+	}
+	made := result(response.Patches)
+	if len(made) == 0 {
+		return nil
+	}
+	var recorded []jsonpatch.Operation
+	if json.Unmarshal(rawjson.Value(item.Review.Response).Get("patch"), &recorded) != nil {
+		return made
+	}
+	had := result(recorded)
+	return slices.DeleteFunc(made, func(v policy.Violation) bool {
+		return slices.ContainsFunc(had, func(h policy.Violation) bool { return h.Message == v.Message })
+	})
 }
 
 // undecidedMutation returns why a replay cannot know what mutating policies decide, "" if it can. Their expressions have no guard for

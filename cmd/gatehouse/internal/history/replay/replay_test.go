@@ -133,6 +133,11 @@ func flips() []flip {
 			name: "a mutating policy that failed", before: mutating("a", "b", "1", "object.metadata.none == ''"), after: mutating("a", "b", "1"), request: mutate,
 			changes: []replay.Change{replay.NewlyAdmitted}, rules: []replay.Rule{{Kind: m, Name: "a"}},
 		},
+		{
+			name: "a mutating policy that makes what the API server refuses", before: mutating("a", "b", "1"), after: mutating("a", "b", "1:2"), request: mutate,
+			changes: []replay.Change{replay.NewlyRefused}, rules: []replay.Rule{{Kind: m, Name: "a", Rule: "result"}},
+		},
+		{name: "a mutating policy that made what the API server refuses", before: mutating("a", "b", "1:2"), after: mutating("a", "b", "1:2"), request: mutate},
 		{name: "the same mutating policy", before: documents(mutating("a", "b", "1"), mutating("b", "b", "2")), after: documents(mutating("b", "b", "2"), mutating("a", "b", "1")), request: mutate},
 		{
 			name: "a mutating policy and a redacted value", before: mutating("a", "b", "1"), after: mutating("a", "b", "2"), request: mutateEnv,

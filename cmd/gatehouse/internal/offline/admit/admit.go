@@ -100,7 +100,7 @@ func apply(req *admission.Request, d *sidecar.Decision) {
 	if d.Err != nil || len(d.Refusals) > 0 || len(d.Patches) == 0 {
 		return
 	}
-	text, err := patched(req.Object.Raw, d.Patches)
+	text, err := Patched(req.Object.Raw, d.Patches)
 	if err == nil {
 		text, err = Defaulted(text) // what was added has defaults, too
 	}
@@ -111,8 +111,8 @@ func apply(req *admission.Request, d *sidecar.Decision) {
 	req.Object.Raw = text
 }
 
-// patched returns a text with the operations of a patch applied.
-func patched(text []byte, operations []jsonpatch.Operation) ([]byte, error) {
+// Patched returns a text with the operations of a patch applied.
+func Patched(text []byte, operations []jsonpatch.Operation) ([]byte, error) {
 	raw, err := json.Marshal(operations)
 	if err != nil {
 		return nil, err

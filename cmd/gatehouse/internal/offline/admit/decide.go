@@ -110,7 +110,7 @@ func (out *Decision) generateName(req *admission.Request) error {
 		return nil
 	}
 	name := prefix[:min(len(prefix), names.MaxGeneratedNameLength)] + generatedSuffix
-	text, err := patched(req.Object.Raw, []jsonpatch.Operation{{Operation: "add", Path: "/metadata/name", Value: name}})
+	text, err := Patched(req.Object.Raw, []jsonpatch.Operation{{Operation: "add", Path: "/metadata/name", Value: name}})
 	if err != nil {
 		return err
 	}
