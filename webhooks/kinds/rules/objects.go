@@ -33,6 +33,81 @@ var unchecked = map[string]bool{
 var byHand = sync.OnceValue(func() map[string]rule {
 	all := podRules()
 	maps.Copy(all, objectRules())
+	for _, group := range []struct {
+		rule   rule
+		fields []string
+	}{
+		{required(), []string{
+			"AWSElasticBlockStoreVolumeSource.volumeID", "AppArmorProfile.type", "AzureDiskVolumeSource.diskName", "AzureDiskVolumeSource.diskURI",
+			"AzureFileVolumeSource.secretName", "AzureFileVolumeSource.shareName", "CSIPersistentVolumeSource.volumeHandle",
+			"CinderVolumeSource.volumeID", "ConfigMapProjection.name", "ConfigMapVolumeSource.name", "ContainerResizePolicy.restartPolicy",
+			"FlexVolumeSource.driver", "GCEPersistentDiskVolumeSource.pdName", "GitRepoVolumeSource.repository", "GlusterfsVolumeSource.endpoints",
+			"GlusterfsVolumeSource.path", "ISCSIVolumeSource.iqn", "ISCSIVolumeSource.targetPortal", "ImageVolumeSource.reference", "KeyToPath.key",
+			"NFSVolumeSource.server", "NodeSelectorRequirement.operator", "PersistentVolumeClaimVolumeSource.claimName", "PodDNSConfigOption.name",
+			"PodOS.name", "PortworxVolumeSource.volumeID", "QuobyteVolumeSource.registry", "QuobyteVolumeSource.volume", "RBDVolumeSource.image",
+			"ScaleIOVolumeSource.gateway", "ScaleIOVolumeSource.system", "ScaleIOVolumeSource.volumeName", "SeccompProfile.type", "SecretProjection.name",
+			"SecretVolumeSource.secretName", "Taint.effect", "TopologySpreadConstraint.topologyKey", "TopologySpreadConstraint.whenUnsatisfiable",
+			"VsphereVirtualDiskVolumeSource.volumePath", "autoscaling/v2.HPAScalingPolicy.type", "autoscaling/v2.MetricSpec.type",
+			"autoscaling/v2.MetricTarget.type", "batch/v1.PodFailurePolicyOnExitCodesRequirement.operator", "batch/v1.PodFailurePolicyRule.action",
+			"meta/v1.LabelSelectorRequirement.operator", "networking/v1.HTTPIngressPath.pathType",
+		}},
+		{atLeast(0), []string{
+			"Probe.failureThreshold", "Probe.initialDelaySeconds", "Probe.periodSeconds", "Probe.successThreshold", "Probe.timeoutSeconds",
+			"SleepAction.seconds", "apps/v1.DaemonSetSpec.minReadySeconds", "apps/v1.DaemonSetSpec.revisionHistoryLimit",
+			"apps/v1.DeploymentSpec.minReadySeconds", "apps/v1.DeploymentSpec.progressDeadlineSeconds", "apps/v1.DeploymentSpec.replicas",
+			"apps/v1.DeploymentSpec.revisionHistoryLimit", "apps/v1.ReplicaSetSpec.minReadySeconds", "apps/v1.ReplicaSetSpec.replicas",
+			"apps/v1.RollingUpdateStatefulSetStrategy.partition", "apps/v1.StatefulSetOrdinals.start", "apps/v1.StatefulSetSpec.minReadySeconds",
+			"apps/v1.StatefulSetSpec.replicas", "autoscaling/v1.HorizontalPodAutoscalerSpec.minReplicas",
+			"autoscaling/v2.HorizontalPodAutoscalerSpec.minReplicas", "batch/v1.CronJobSpec.failedJobsHistoryLimit",
+			"batch/v1.CronJobSpec.startingDeadlineSeconds", "batch/v1.CronJobSpec.successfulJobsHistoryLimit", "batch/v1.JobSpec.activeDeadlineSeconds",
+			"batch/v1.JobSpec.backoffLimit", "batch/v1.JobSpec.backoffLimitPerIndex", "batch/v1.JobSpec.completions", "batch/v1.JobSpec.maxFailedIndexes",
+			"batch/v1.JobSpec.parallelism", "batch/v1.JobSpec.ttlSecondsAfterFinished", "coordination/v1.LeaseSpec.leaseTransitions",
+		}},
+		{valid(validation.IsDNS1123Subdomain), []string{
+			"HostAlias.hostnames", "PodResourceClaim.resourceClaimName", "PodResourceClaim.resourceClaimTemplateName", "PodSpec.runtimeClassName",
+			"networking/v1.IngressSpec.ingressClassName",
+		}},
+		{mode, []string{
+			"ConfigMapVolumeSource.defaultMode", "DownwardAPIVolumeFile.mode", "DownwardAPIVolumeSource.defaultMode", "KeyToPath.mode",
+			"ProjectedVolumeSource.defaultMode", "SecretVolumeSource.defaultMode",
+		}},
+		{user, []string{
+			"PodSecurityContext.fsGroup", "PodSecurityContext.runAsGroup", "PodSecurityContext.runAsUser", "PodSecurityContext.supplementalGroups",
+			"SecurityContext.runAsGroup", "SecurityContext.runAsUser",
+		}},
+		{port, []string{
+			"ContainerPort.containerPort", "GRPCAction.port", "HTTPGetAction.port", "ServicePort.port", "TCPSocketAction.port",
+			"admissionregistration/v1.ServiceReference.port", "networking/v1.NetworkPolicyPort.endPort", "networking/v1.NetworkPolicyPort.port",
+		}},
+		{labels, []string{
+			"PodSpec.nodeSelector", "ReplicationControllerSpec.selector", "ServiceSpec.selector", "meta/v1.ObjectMeta.labels",
+			"node/v1.Scheduling.nodeSelector",
+		}},
+		{quantities, []string{
+			"PersistentVolumeSpec.capacity", "PodSpec.overhead", "ResourceQuotaSpec.hard", "node/v1.Overhead.podFixed",
+		}},
+		{share(true), []string{
+			"apps/v1.RollingUpdateDaemonSet.maxSurge", "apps/v1.RollingUpdateDaemonSet.maxUnavailable", "apps/v1.RollingUpdateDeployment.maxUnavailable",
+			"apps/v1.RollingUpdateStatefulSetStrategy.maxUnavailable", "policy/v1.PodDisruptionBudgetSpec.maxUnavailable",
+			"policy/v1.PodDisruptionBudgetSpec.minAvailable",
+		}},
+		{address, []string{
+			"HostAlias.ip", "PodDNSConfig.nameservers", "ServiceSpec.externalIPs",
+		}},
+		{optional(port), []string{
+			"ContainerPort.hostPort", "ServicePort.nodePort", "ServicePort.targetPort", "ServiceSpec.healthCheckNodePort",
+			"networking/v1.ServiceBackendPort.number",
+		}},
+		{atLeast(1), []string{
+			"Probe.terminationGracePeriodSeconds", "TopologySpreadConstraint.maxSkew", "TopologySpreadConstraint.minDomains",
+			"autoscaling/v1.HorizontalPodAutoscalerSpec.targetCPUUtilizationPercentage", "autoscaling/v2.HPAScalingPolicy.value",
+			"autoscaling/v2.MetricTarget.averageUtilization", "coordination/v1.LeaseSpec.leaseDurationSeconds",
+		}},
+	} {
+		for _, field := range group.fields {
+			all[field] = group.rule
+		}
+	}
 	for name, fields := range map[string][]string{
 		"k8s-short-name": {
 			"ResourceClaim.request", "StorageOSVolumeSource.volumeName", "StorageOSVolumeSource.volumeNamespace", "apps/v1.StatefulSetSpec.serviceName",
@@ -75,108 +150,53 @@ func objectRules() map[string]rule {
 		"PersistentVolumeSpec": of(func(c *checker, path string, s *corev1.PersistentVolumeSpec) {
 			c.some(path+".accessModes", len(s.AccessModes))
 		}),
-		"PersistentVolumeSpec.capacity":          quantities,
-		"CSIPersistentVolumeSource.driver":       required(csiDriver),
-		"CSIPersistentVolumeSource.volumeHandle": required(),
-		"LocalVolumeSource.path":                 required(noParentReferences),
-		"ResourceQuotaSpec.hard":                 quantities,
+		"CSIPersistentVolumeSource.driver": required(csiDriver),
+		"LocalVolumeSource.path":           required(noParentReferences),
 
-		"ClientIPConfig.timeoutSeconds":   within(1, 24*60*60),
-		"ServicePort.appProtocol":         valid(validation.IsQualifiedName),
-		"ServicePort.name":                optional(valid(validation.IsDNS1123Label)),
-		"ServicePort.nodePort":            optional(port),
-		"ServicePort.port":                port,
-		"ServicePort.targetPort":          optional(port),
-		"ServiceSpec.clusterIP":           clusterIP,
-		"ServiceSpec.clusterIPs":          clusterIP,
-		"ServiceSpec.externalIPs":         address,
-		"ServiceSpec.healthCheckNodePort": optional(port),
+		"ClientIPConfig.timeoutSeconds": within(1, 24*60*60),
+		"ServicePort.appProtocol":       valid(validation.IsQualifiedName),
+		"ServicePort.name":              optional(valid(validation.IsDNS1123Label)),
+		"ServiceSpec.clusterIP":         clusterIP,
+		"ServiceSpec.clusterIPs":        clusterIP,
 		"ServiceSpec.loadBalancerSourceRanges": func(c *checker, path string, v reflect.Value) {
 			cidr(c, path, reflect.ValueOf(strings.TrimSpace(v.String())))
 		},
-		"ServiceSpec.selector":            labels,
 		"ServiceSpec.trafficDistribution": oneOf(corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode),
-		"Taint.effect":                    required(),
 		"Taint.key":                       valid(validation.IsQualifiedName),
 
-		"meta/v1.LabelSelector":                     of(selector),
-		"meta/v1.LabelSelectorRequirement.operator": required(),
-		"meta/v1.ObjectMeta.annotations":            annotations,
-		"meta/v1.ObjectMeta.labels":                 labels,
+		"meta/v1.LabelSelector":          of(selector),
+		"meta/v1.ObjectMeta.annotations": annotations,
 
 		"apps/v1.DaemonSetSpec":                                            of(func(c *checker, path string, s *appsv1.DaemonSetSpec) { c.lasting(path, &s.Template) }),
-		"apps/v1.DaemonSetSpec.minReadySeconds":                            atLeast(0),
-		"apps/v1.DaemonSetSpec.revisionHistoryLimit":                       atLeast(0),
 		"apps/v1.DeploymentSpec":                                           of(func(c *checker, path string, s *appsv1.DeploymentSpec) { c.lasting(path, &s.Template) }),
-		"apps/v1.DeploymentSpec.minReadySeconds":                           atLeast(0),
-		"apps/v1.DeploymentSpec.progressDeadlineSeconds":                   atLeast(0),
-		"apps/v1.DeploymentSpec.replicas":                                  atLeast(0),
-		"apps/v1.DeploymentSpec.revisionHistoryLimit":                      atLeast(0),
 		"apps/v1.ReplicaSetSpec":                                           of(func(c *checker, path string, s *appsv1.ReplicaSetSpec) { c.lasting(path, &s.Template) }),
-		"apps/v1.ReplicaSetSpec.minReadySeconds":                           atLeast(0),
-		"apps/v1.ReplicaSetSpec.replicas":                                  atLeast(0),
-		"apps/v1.RollingUpdateDaemonSet.maxSurge":                          share(true),
-		"apps/v1.RollingUpdateDaemonSet.maxUnavailable":                    share(true),
 		"apps/v1.RollingUpdateDeployment.maxSurge":                         share(false),
-		"apps/v1.RollingUpdateDeployment.maxUnavailable":                   share(true),
-		"apps/v1.RollingUpdateStatefulSetStrategy.maxUnavailable":          share(true),
-		"apps/v1.RollingUpdateStatefulSetStrategy.partition":               atLeast(0),
-		"apps/v1.StatefulSetOrdinals.start":                                atLeast(0),
-		"ReplicationControllerSpec.selector":                               labels,
 		"admissionregistration/v1.MutatingWebhook.sideEffects":             oneOf("None", "NoneOnDryRun"),
 		"admissionregistration/v1.MutatingWebhook.timeoutSeconds":          within(1, 30),
-		"admissionregistration/v1.ServiceReference.port":                   port,
 		"admissionregistration/v1.Validation.reason":                       oneOf("Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge"),
 		"admissionregistration/v1.ValidatingWebhook.sideEffects":           oneOf("None", "NoneOnDryRun"),
 		"admissionregistration/v1.ValidatingWebhook.timeoutSeconds":        within(1, 30),
-		"coordination/v1.LeaseSpec.leaseDurationSeconds":                   atLeast(1),
-		"coordination/v1.LeaseSpec.leaseTransitions":                       atLeast(0),
 		"flowcontrol/v1.LimitedPriorityLevelConfiguration.lendablePercent": within(0, 100),
-		"node/v1.Overhead.podFixed":                                        quantities,
-		"node/v1.Scheduling.nodeSelector":                                  labels,
 		"storage/v1.TokenRequest.expirationSeconds":                        within(10*60, 1<<32),
 
-		"apps/v1.StatefulSetSpec":                 of(statefulSetSpec),
-		"apps/v1.StatefulSetSpec.minReadySeconds": atLeast(0),
-		"apps/v1.StatefulSetSpec.replicas":        atLeast(0),
+		"apps/v1.StatefulSetSpec": of(statefulSetSpec),
 
-		"batch/v1.CronJobSpec.failedJobsHistoryLimit":              atLeast(0),
-		"batch/v1.CronJobSpec.schedule":                            optional(schedule),
-		"batch/v1.CronJobSpec.startingDeadlineSeconds":             atLeast(0),
-		"batch/v1.CronJobSpec.successfulJobsHistoryLimit":          atLeast(0),
-		"batch/v1.CronJobSpec.timeZone":                            timeZone,
-		"batch/v1.JobSpec":                                         of(jobSpec),
-		"batch/v1.JobSpec.activeDeadlineSeconds":                   atLeast(0),
-		"batch/v1.JobSpec.backoffLimit":                            atLeast(0),
-		"batch/v1.JobSpec.backoffLimitPerIndex":                    atLeast(0),
-		"batch/v1.JobSpec.completions":                             atLeast(0),
-		"batch/v1.JobSpec.maxFailedIndexes":                        atLeast(0),
-		"batch/v1.JobSpec.parallelism":                             atLeast(0),
-		"batch/v1.JobSpec.ttlSecondsAfterFinished":                 atLeast(0),
-		"batch/v1.PodFailurePolicyOnPodConditionsPattern.status":   oneOf("True", "False", "Unknown"),
-		"batch/v1.PodFailurePolicyOnPodConditionsPattern.type":     valid(validation.IsQualifiedName),
-		"batch/v1.PodFailurePolicyOnExitCodesRequirement.operator": required(),
-		"batch/v1.PodFailurePolicyRule.action":                     required(),
+		"batch/v1.CronJobSpec.schedule":                          optional(schedule),
+		"batch/v1.CronJobSpec.timeZone":                          timeZone,
+		"batch/v1.JobSpec":                                       of(jobSpec),
+		"batch/v1.PodFailurePolicyOnPodConditionsPattern.status": oneOf("True", "False", "Unknown"),
+		"batch/v1.PodFailurePolicyOnPodConditionsPattern.type":   valid(validation.IsQualifiedName),
 
 		"autoscaling/v1.HorizontalPodAutoscalerSpec": of(func(c *checker, path string, s *autoscalingv1.HorizontalPodAutoscalerSpec) {
 			c.replicas(path, s.MinReplicas, s.MaxReplicas)
 		}),
-		"autoscaling/v1.HorizontalPodAutoscalerSpec.minReplicas":                    atLeast(0),
-		"autoscaling/v1.HorizontalPodAutoscalerSpec.targetCPUUtilizationPercentage": atLeast(1),
-		"autoscaling/v2.HPAScalingPolicy.periodSeconds":                             within(1, 1800),
-		"autoscaling/v2.HPAScalingPolicy.type":                                      required(),
-		"autoscaling/v2.HPAScalingPolicy.value":                                     atLeast(1),
-		"autoscaling/v2.HPAScalingRules.stabilizationWindowSeconds":                 within(0, 3600),
+		"autoscaling/v2.HPAScalingPolicy.periodSeconds":             within(1, 1800),
+		"autoscaling/v2.HPAScalingRules.stabilizationWindowSeconds": within(0, 3600),
 		"autoscaling/v2.HorizontalPodAutoscalerSpec": of(func(c *checker, path string, s *autoscalingv2.HorizontalPodAutoscalerSpec) {
 			c.replicas(path, s.MinReplicas, s.MaxReplicas)
 		}),
-		"autoscaling/v2.HorizontalPodAutoscalerSpec.minReplicas": atLeast(0),
-		"autoscaling/v2.MetricSpec.type":                         required(),
-		"autoscaling/v2.MetricTarget.averageUtilization":         atLeast(1),
-		"autoscaling/v2.MetricTarget.type":                       required(),
 
-		"networking/v1.HTTPIngressPath":          of(ingressPath),
-		"networking/v1.HTTPIngressPath.pathType": required(),
+		"networking/v1.HTTPIngressPath": of(ingressPath),
 		"networking/v1.HTTPIngressRuleValue": of(func(c *checker, path string, r *networkingv1.HTTPIngressRuleValue) {
 			c.some(path+".paths", len(r.Paths))
 		}),
@@ -186,16 +206,9 @@ func objectRules() map[string]rule {
 		"networking/v1.IngressClassParametersReference.scope": oneOf("Cluster", "Namespace"),
 		"networking/v1.IngressRule.host":                      optional(host),
 		"networking/v1.IngressServiceBackend.name":            required(valid(validation.IsDNS1035Label)),
-		"networking/v1.IngressSpec.ingressClassName":          valid(validation.IsDNS1123Subdomain),
 		"networking/v1.IngressTLS.hosts":                      tlsHost,
 		"networking/v1.IngressTLS.secretName":                 optional(valid(validation.IsDNS1123Subdomain)),
-		"networking/v1.NetworkPolicyPort.endPort":             port,
-		"networking/v1.NetworkPolicyPort.port":                port,
 		"networking/v1.ServiceBackendPort.name":               optional(valid(validation.IsValidPortName)),
-		"networking/v1.ServiceBackendPort.number":             optional(port),
-
-		"policy/v1.PodDisruptionBudgetSpec.maxUnavailable": share(true),
-		"policy/v1.PodDisruptionBudgetSpec.minAvailable":   share(true),
 
 		"rbac/v1.ClusterRoleBinding": of(clusterRoleBinding),
 		"rbac/v1.PolicyRule":         of(policyRule),
