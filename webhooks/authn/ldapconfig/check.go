@@ -165,15 +165,15 @@ func (c *checker) dn(field, text string) {
 func (c *checker) userSearch(search *v1alpha1.UserSearch) {
 	c.dn("userSearch.baseDN", search.BaseDN)
 	use, ok := c.filter("userSearch.filter", search.Filter, `write "(&(objectClass=person)(uid={}))", for Active Directory "(&(objectClass=user)(sAMAccountName={}))"`)
-	c.attribute("userSearch.usernameAttribute", search.UsernameAttribute, true)
-	if name := search.UsernameAttribute; ok && isAttribute(name) && !use.compares(name) {
+	c.required("userSearch.usernameAttribute", search.UsernameAttribute)
+	if name := search.UsernameAttribute; ok && isAttribute(name) && !isDN(name) && !use.compares(name) {
 		c.list = append(c.list, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Field: "userSearch.usernameAttribute",
 			Message: fmt.Sprintf("%s is not compared with {} in the filter, so two entries with the same value would be one user", Quote(name)),
 			Hint:    fmt.Sprintf("use the attribute that the filter compares, add %s to the filter, or make the attribute unique in the directory", Quote("("+name+"={})")),
 		})
 	}
-	c.attribute("userSearch.uidAttribute", search.UIDAttribute, false)
+	c.attribute("userSearch.uidAttribute", search.UIDAttribute, nameAttribute)
 	seen := map[string]int{}
 	for i, extra := range search.Extra {
 		field := fmt.Sprintf("userSearch.extra[%d]", i)
@@ -184,7 +184,7 @@ func (c *checker) userSearch(search *v1alpha1.UserSearch) {
 		} else {
 			seen[extra.Key] = i
 		}
-		c.attribute(field+".attribute", extra.Attribute, true)
+		c.required(field+".attribute", extra.Attribute)
 	}
 }
 
@@ -195,13 +195,8 @@ var extraKey = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a
 func (c *checker) groupSearch(search *v1alpha1.GroupSearch) {
 	c.dn("groupSearch.baseDN", search.BaseDN)
 	use, ok := c.filter("groupSearch.filter", search.Filter, `write "(&(objectClass=groupOfNames)(member={}))"`)
-	switch {
-	case strings.EqualFold(search.MemberValue, "dn"):
-		c.add("groupSearch.memberValue", fmt.Sprintf("%q is not an attribute", search.MemberValue), "omit it: the DN is the default")
-	default:
-		c.attribute("groupSearch.memberValue", search.MemberValue, false)
-	}
-	c.attribute("groupSearch.nameAttribute", search.NameAttribute, false)
+	c.attribute("groupSearch.memberValue", search.MemberValue, "omit it: the DN is the default")
+	c.attribute("groupSearch.nameAttribute", search.NameAttribute, nameAttribute)
 	switch search.Nesting {
 	case "", v1alpha1.NestingNone, v1alpha1.NestingRecursive:
 	case v1alpha1.NestingActiveDirectory:
@@ -236,11 +231,23 @@ func (c *checker) filter(field, filter, hint string) (filterUse, bool) {
 	return use, err == nil
 }
 
-func (c *checker) attribute(field, name string, required bool) {
-	switch {
-	case name == "" && required:
+// nameAttribute is the hint for a DN in place of an attribute.
+const nameAttribute = "the DN is a part of the entry: name the attribute that has the value, such as cn; for the whole DN, distinguishedName in Active Directory and entryDN in others"
+
+func (c *checker) required(field, name string) {
+	if name == "" {
 		c.add(field, "is missing", "")
-	case name != "" && !isAttribute(name):
+	}
+	c.attribute(field, name, nameAttribute)
+}
+
+// attribute checks the name of an attribute, if there is one.
+func (c *checker) attribute(field, name, insteadOfDN string) {
+	switch {
+	case name == "":
+	case isDN(name):
+		c.add(field, fmt.Sprintf("%s %v", Quote(name), errDN), insteadOfDN)
+	case !isAttribute(name):
 		c.add(field, fmt.Sprintf("%s is not a name: %v", Quote(name), errNotAttribute), "")
 	}
 }

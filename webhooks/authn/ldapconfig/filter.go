@@ -41,6 +41,7 @@ var (
 	errPlaceholderNegated   = errors.New("{} must not be in a negation, which would match all other entries")
 	errNoPlaceholder        = errors.New("it has no {}, so it would find the same entries for every user")
 	errNotAttribute         = errors.New("attribute names have letters, digits and dashes")
+	errDN                   = errors.New("is not an attribute")
 	errTooDeep              = fmt.Errorf("it is nested deeper than %d", maxFilterDepth)
 )
 
@@ -116,6 +117,9 @@ func (u *filterUse) walk(packet *ber.Packet, depth int, negated bool) error {
 func (u *filterUse) part(rule, attribute, value string, negated, equality bool) error {
 	if attribute == "" && rule == "" || attribute != "" && !isAttribute(attribute) || rule != "" && !isAttribute(rule) {
 		return fmt.Errorf("%s is not a name: %w", Quote(attribute+rule), errNotAttribute)
+	}
+	if isDN(attribute) {
+		return fmt.Errorf("%s %w", Quote(attribute), errDN)
 	}
 	count := strings.Count(value, placeholder)
 	switch {

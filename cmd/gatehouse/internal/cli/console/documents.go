@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
@@ -45,7 +46,7 @@ func (d *document) keys() (all []objectKey) {
 
 // splitDocuments returns the documents of a file that are not empty.
 func splitDocuments(text []byte) (all []document) {
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	reader, aliases := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))), manifest.NewExpansion(len(text))
 	for {
 		part, err := reader.Read()
 		if errors.Is(err, io.EOF) {
@@ -54,7 +55,10 @@ func splitDocuments(text []byte) (all []document) {
 		if err != nil {
 			return append(all, document{text: text})
 		}
-		raw, err := yaml.YAMLToJSON(part)
+		var raw []byte
+		if err = aliases.Take(part); err == nil {
+			raw, err = yaml.YAMLToJSON(part)
+		}
 		if err == nil && string(raw) == "null" {
 			continue
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -258,7 +259,10 @@ func eachYAML(in *bufio.Reader, f func([]byte) error) error {
 		if err != nil {
 			return fmt.Errorf("document %d: %w", n, err)
 		}
-		text, err := yaml.YAMLToJSONStrict(document)
+		var text []byte
+		if err = manifest.NewExpansion(len(document)).Take(document); err == nil {
+			text, err = yaml.YAMLToJSONStrict(document)
+		}
 		if err != nil {
 			return fmt.Errorf("document %d: %w", n, err)
 		}

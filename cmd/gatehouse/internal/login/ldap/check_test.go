@@ -93,14 +93,23 @@ func TestCheckMistakes(t *testing.T) {
 		"extra twice": {func(c *v1alpha1.Directory) {
 			c.UserSearch.Extra = []v1alpha1.ExtraAttribute{{Key: "e.org/a", Attribute: "ou"}, {Key: "e.org/a", Attribute: "o"}}
 		}, "userSearch.extra[1].key", "extra[0] too"},
-		"extra's attribute": {func(c *v1alpha1.Directory) { c.UserSearch.Extra = []v1alpha1.ExtraAttribute{{Key: "e.org/a"}} }, "userSearch.extra[0].attribute", "is missing"},
-		"groups' base":      {func(c *v1alpha1.Directory) { c.GroupSearch.BaseDN = "" }, "groupSearch.baseDN", "is missing"},
-		"groups' filter":    {func(c *v1alpha1.Directory) { c.GroupSearch.Filter = "(objectClass=group)" }, "groupSearch.filter", "it has no {}"},
-		"dn":                {func(c *v1alpha1.Directory) { c.GroupSearch.MemberValue = "DN" }, "groupSearch.memberValue", "not an attribute"},
-		"member":            {func(c *v1alpha1.Directory) { c.GroupSearch.MemberValue = "a b" }, "groupSearch.memberValue", "not a name"},
-		"groups' name":      {func(c *v1alpha1.Directory) { c.GroupSearch.NameAttribute = "cn,ou" }, "groupSearch.nameAttribute", "not a name"},
-		"nesting":           {func(c *v1alpha1.Directory) { c.GroupSearch.Nesting = "recursive" }, "groupSearch.nesting", "must be one of None, Recursive, ActiveDirectory"},
-		"not in chain":      {func(c *v1alpha1.Directory) { c.GroupSearch.Nesting = v1alpha1.NestingActiveDirectory }, "groupSearch.filter", "in-chain rule"},
+		"extra's attribute":        {func(c *v1alpha1.Directory) { c.UserSearch.Extra = []v1alpha1.ExtraAttribute{{Key: "e.org/a"}} }, "userSearch.extra[0].attribute", "is missing"},
+		"groups' base":             {func(c *v1alpha1.Directory) { c.GroupSearch.BaseDN = "" }, "groupSearch.baseDN", "is missing"},
+		"groups' filter":           {func(c *v1alpha1.Directory) { c.GroupSearch.Filter = "(objectClass=group)" }, "groupSearch.filter", "it has no {}"},
+		"dn":                       {func(c *v1alpha1.Directory) { c.GroupSearch.MemberValue = "DN" }, "groupSearch.memberValue", "not an attribute"},
+		"dn as the name of groups": {func(c *v1alpha1.Directory) { c.GroupSearch.NameAttribute = "DN" }, "groupSearch.nameAttribute", `"DN" is not an attribute`},
+		"dn as the user name":      {func(c *v1alpha1.Directory) { c.UserSearch.UsernameAttribute = "Dn" }, "userSearch.usernameAttribute", `"Dn" is not an attribute`},
+		"dn as the uid":            {func(c *v1alpha1.Directory) { c.UserSearch.UIDAttribute = "dn" }, "userSearch.uidAttribute", `"dn" is not an attribute`},
+		"dn in a language":         {func(c *v1alpha1.Directory) { c.UserSearch.UIDAttribute = "dn;lang-en" }, "userSearch.uidAttribute", "is not an attribute"},
+		"dn as extra": {func(c *v1alpha1.Directory) {
+			c.UserSearch.Extra = []v1alpha1.ExtraAttribute{{Key: "e.org/a", Attribute: "dn"}}
+		}, "userSearch.extra[0].attribute", "is not an attribute"},
+		"dn in a filter":           {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(|(uid={})(dn={}))" }, "userSearch.filter", `"dn" is not an attribute`},
+		"dn of groups in a filter": {func(c *v1alpha1.Directory) { c.GroupSearch.Filter = "(&(dn=*)(member={}))" }, "groupSearch.filter", `"dn" is not an attribute`},
+		"member":                   {func(c *v1alpha1.Directory) { c.GroupSearch.MemberValue = "a b" }, "groupSearch.memberValue", "not a name"},
+		"groups' name":             {func(c *v1alpha1.Directory) { c.GroupSearch.NameAttribute = "cn,ou" }, "groupSearch.nameAttribute", "not a name"},
+		"nesting":                  {func(c *v1alpha1.Directory) { c.GroupSearch.Nesting = "recursive" }, "groupSearch.nesting", "must be one of None, Recursive, ActiveDirectory"},
+		"not in chain":             {func(c *v1alpha1.Directory) { c.GroupSearch.Nesting = v1alpha1.NestingActiveDirectory }, "groupSearch.filter", "in-chain rule"},
 		"chain's member": {func(c *v1alpha1.Directory) {
 			c.GroupSearch.Nesting, c.GroupSearch.Filter, c.GroupSearch.MemberValue = v1alpha1.NestingActiveDirectory, chain, "uid"
 		}, "groupSearch.memberValue", "in-chain rule"},

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/jmespath"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // Options say how to convert.
@@ -128,7 +129,10 @@ type converted struct {
 // object converts a document by its kind.
 func (c *converter) object(o *manifest.Object) {
 	kind := o.GroupVersionKind()
+	ours := strings.HasSuffix(kind.Group, "kyverno.io") || strings.HasSuffix(kind.Group, ".gatekeeper.sh")
 	switch {
+	case ours && parts(rawjson.Value(o.JSON()), mostParts) > mostParts:
+		c.refuse(o, unsupported("", "split the document", "a document of more than %d values and alternatives", mostParts))
 	case kind.Group == "kyverno.io" && (kind.Kind == "ClusterPolicy" || kind.Kind == "Policy"):
 		c.kyverno(o)
 	case strings.HasSuffix(kind.Group, "kyverno.io") && kind.Kind == "PolicyException":
@@ -144,6 +148,35 @@ func (c *converter) object(o *manifest.Object) {
 	default:
 		c.out.Others++
 	}
+}
+
+// Limits of what is translated, in values and in alternatives of patterns and expressions. The expression of a rule with more than
+// mostPartsOfRule would exceed what the API server accepts, and the work for it grows faster than the rule.
+const (
+	mostParts       = 10_000
+	mostPartsOfRule = 1_000
+)
+
+// parts returns the number of values in a JSON value, and of characters in its texts that separate alternatives or begin variables, at
+// most a little more than a bound.
+func parts(v rawjson.Value, most int) int {
+	n := 1
+	if text := v.Text(); text != "" {
+		for _, separator := range []string{"|", "&", "{{"} {
+			n += strings.Count(text, separator)
+		}
+	}
+	for _, inner := range v.Members() {
+		if n += parts(inner, most); n > most {
+			return n
+		}
+	}
+	for _, inner := range v.Elements() {
+		if n += parts(inner, most); n > most {
+			return n
+		}
+	}
+	return n
 }
 
 // partial reports whether a part may be left out, so that the policy refuses more, and notes it.
@@ -205,21 +238,29 @@ func (c *converter) kyverno(o *manifest.Object) {
 	p.Kind = o.Kind
 	pc := &policyConverter{converter: c, source: o, policy: &p}
 	pc.autogen = pc.hasAutogen()
-	var parts []*part
+	var made []*part
+	var rules []rawjson.Value
+	for _, of := range rawjson.Value(o.JSON()).Get("spec", "rules").Elements() {
+		rules = append(rules, of)
+	}
 	results := make([]Result, len(p.Spec.Rules))
 	for i := range p.Spec.Rules {
 		r := &p.Spec.Rules[i]
 		results[i] = Result{Policy: title(o), Rule: r.Name, File: o.File, Line: o.Line("spec", "rules", fmt.Sprint(i)), Status: Converted}
+		if i < len(rules) && parts(rules[i], mostPartsOfRule) > mostPartsOfRule {
+			pc.refuseRule(&results[i], i, unsupported("", "split the rule", "a rule of more than %d values and alternatives", mostPartsOfRule))
+			continue
+		}
 		rc := &ruleConverter{policyConverter: pc, rule: r, index: i}
-		made, err := rc.convert()
+		of, err := rc.convert()
 		if err != nil {
 			pc.refuseRule(&results[i], i, err)
 			continue
 		}
 		results[i].Differences = rc.notes
-		parts = append(parts, made...)
+		made = append(made, of...)
 	}
-	pc.emit(parts, results)
+	pc.emit(made, results)
 	for i := range results {
 		if results[i].Status == Converted && len(results[i].Differences) > 0 {
 			results[i].Status = Different

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/celexpr"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/jmespath"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/pattern"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 )
 
 // patcher translates a strategic merge patch into operations.
@@ -410,7 +411,10 @@ func (c *ruleConverter) jsonOperations(text, field string, root place, s jmespat
 		holes[name] = variable
 		return name
 	})
-	raw, err := yaml.YAMLToJSON([]byte(cut))
+	raw, err := []byte(nil), manifest.NewExpansion(len(cut)).Take([]byte(cut))
+	if err == nil {
+		raw, err = yaml.YAMLToJSON([]byte(cut))
+	}
 	for name, variable := range holes {
 		quoted := strconv.Quote(variable)
 		raw = []byte(strings.ReplaceAll(string(raw), name, quoted[1:len(quoted)-1]))

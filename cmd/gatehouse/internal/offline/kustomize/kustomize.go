@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 )
 
 // maxFile is the size of the largest file that is read.
@@ -79,7 +81,11 @@ func (f files) ReadFile(path string) ([]byte, error) {
 	case info.Size() > maxFile:
 		return nil, fmt.Errorf("'%s' is larger than %d MiB", path, maxFile>>20)
 	}
-	return f.FileSystem.ReadFile(path)
+	text, err := f.FileSystem.ReadFile(path)
+	if err == nil {
+		err = manifest.NewExpansion(len(text)).Take(text)
+	}
+	return text, err
 }
 
 // What kustomize fetches: with HTTP where a file is named, as PATH or KEY=PATH, and with git where a directory may be.
@@ -121,6 +127,9 @@ func (c *checker) visit(root filesys.ConfirmedDir) error {
 		file := root.Join(name)
 		text, err := c.disk.ReadFile(file)
 		var k types.Kustomization
+		if errors.Is(err, manifest.ErrExpansion) { // of which the library says that there is no file
+			return fmt.Errorf("%s: %w", file, err)
+		}
 		if err != nil || k.Unmarshal(text) != nil {
 			continue
 		}

@@ -37,7 +37,12 @@ type document struct {
 }
 
 // read reads the document. A duplicate key is an error only if a document with this value may be changed.
-func (d *document) read(mayChange func(rawjson.Value) bool) *readError {
+func (d *document) read(mayChange func(rawjson.Value) bool, aliases *Expansion) *readError {
+	if !d.json {
+		if err := aliases.Take(d.text); err != nil {
+			return &readError{line: d.line, message: err.Error(), hint: "use fewer aliases (*name)"}
+		}
+	}
 	text, err := d.decode()
 	if err != nil {
 		return d.explain(err)

@@ -12,7 +12,7 @@ var errMangled = errors.New("internal error: the changed document does not say w
 // means reports whether a new text of the document has this value, for kubectl.
 func (d *document) means(text []byte, want rawjson.Value) bool {
 	changed := document{part: part{json: d.json}, text: text}
-	if changed.read(func(rawjson.Value) bool { return true }) != nil {
+	if changed.read(func(rawjson.Value) bool { return true }, NewExpansion(len(text))) != nil {
 		return false
 	}
 	return sameValue(changed.value, want)

@@ -44,7 +44,7 @@ type Rendered struct {
 
 // ReadRendered is Read for what a command has rendered from other files, whose names objects then have; nil is for a text that is not.
 func ReadRendered(name string, data []byte, workloads *Workloads, rendered *Rendered) *File {
-	f := &File{Name: name, data: data}
+	f, aliases := &File{Name: name, data: data}, NewExpansion(len(data))
 	chunks, err := split(data)
 	if err != nil {
 		d := &document{number: 1, part: part{line: 1}}
@@ -58,7 +58,7 @@ func ReadRendered(name string, data []byte, workloads *Workloads, rendered *Rend
 			if rendered != nil {
 				d.findTemplate(rendered)
 			}
-			d.unreadable = d.read(workloads.Holds)
+			d.unreadable = d.read(workloads.Holds, aliases)
 			f.documents = append(f.documents, d)
 		}
 	}

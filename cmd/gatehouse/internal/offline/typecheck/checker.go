@@ -103,14 +103,18 @@ type Scope struct {
 	checker   *Checker
 	env       *checker.Env
 	variables map[string]*types.Type
+	// sums are the structures of the elements of mixed lists, by their names.
+	sums map[string]*Type
+	// declared are the functions for mixed values.
+	declared map[string]bool
 }
 
 // Scope has objects and params of the types; nil stands for any.
 func (c *Checker) Scope(object, params *Type) *Scope {
-	s := &Scope{checker: c, variables: map[string]*types.Type{}}
+	s := &Scope{checker: c, variables: map[string]*types.Type{}, sums: map[string]*Type{}, declared: map[string]bool{}}
 	var err error
 	s.env, err = checker.NewEnv(c.Env.Container,
-		provider{Provider: c.Env.CELTypeProvider(), structures: c.schemas.goTypes.structures, variables: s.variables},
+		s.provider(),
 		checker.CrossTypeNumericComparisons(true), checker.ValidatedDeclarations(c.declared))
 	if err == nil {
 		err = s.env.AddIdents(
@@ -169,8 +173,8 @@ func (s *Scope) Check(parsed *cel.Ast) Checked {
 		untyped := ast.NewCheckedAST(ast.Copy(parsed.NativeRep()), map[int64]*types.Type{}, map[int64]*ast.ReferenceInfo{})
 		return Checked{AST: untyped, Issues: []*common.Error{{Location: common.NoLocation, Message: err.Error(), ExprID: root}}, scope: s}
 	}
-	typed, issues := checker.Check(ast.Copy(parsed.NativeRep()), parsed.Source(), s.env)
-	return Checked{AST: typed, Issues: issues.GetErrors(), scope: s}
+	typed, issues := s.checkMixed(parsed)
+	return Checked{AST: typed, Issues: issues, scope: s}
 }
 
 // Structure returns the structure that a part of the expression is, or may be if it
@@ -183,5 +187,5 @@ func (c Checked) Structure(e ast.Expr) *Type {
 	if t == nil || t.Kind() != types.StructKind {
 		return nil
 	}
-	return c.scope.checker.schemas.goTypes.structures[t.TypeName()]
+	return c.scope.provider().structure(t.TypeName())
 }

@@ -57,7 +57,7 @@ func (t *Type) cel() *types.Type {
 // provider adds structures to another provider of types.
 type provider struct {
 	types.Provider
-	structures map[string]*Type
+	structures, sums map[string]*Type
 	// variables are the types of a policy's variables.
 	variables map[string]*types.Type
 }
@@ -65,9 +65,17 @@ type provider struct {
 // variablesType is the name of the type of "variables".
 const variablesType = "gatehouse.variables"
 
+// structure returns a structure by its name, nil for none.
+func (p provider) structure(name string) *Type {
+	if sum := p.sums[name]; sum != nil {
+		return sum
+	}
+	return p.structures[name]
+}
+
 // FindStructType finds a structure by its name.
 func (p provider) FindStructType(name string) (*types.Type, bool) {
-	if name == variablesType || p.structures[name] != nil {
+	if name == variablesType || p.structure(name) != nil {
 		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
 	}
 	return p.Provider.FindStructType(name)
@@ -75,7 +83,7 @@ func (p provider) FindStructType(name string) (*types.Type, bool) {
 
 // FindStructFieldNames returns the fields of a structure.
 func (p provider) FindStructFieldNames(name string) ([]string, bool) {
-	if t := p.structures[name]; t != nil {
+	if t := p.structure(name); t != nil {
 		return t.FieldNames(), true
 	}
 	if name == variablesType {
@@ -86,7 +94,7 @@ func (p provider) FindStructFieldNames(name string) ([]string, bool) {
 
 // FindStructFieldType returns the type of a field of a structure.
 func (p provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
-	if t := p.structures[name]; t != nil {
+	if t := p.structure(name); t != nil {
 		f, found := t.Fields[field]
 		if !found {
 			return nil, false

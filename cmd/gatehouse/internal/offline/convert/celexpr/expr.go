@@ -143,17 +143,18 @@ func Or(all ...Expr) Expr { return logical(or, "||", False, True, all) }
 // as soon as an operand is that.
 func logical(of kind, operator string, neutral, deciding Expr, all []Expr) Expr {
 	var kept []Expr
+	texts := map[string]bool{neutral.text: true}
 	for _, e := range all {
 		operands := []Expr{e}
 		if e.kind == of {
 			operands = e.args
 		}
 		for _, e := range operands {
-			switch {
-			case e.Equal(deciding):
+			switch text := e.String(); {
+			case text == deciding.text:
 				return deciding
-			case !e.IsZero() && !e.Equal(neutral) && !slices.ContainsFunc(kept, e.Equal):
-				kept = append(kept, e)
+			case !e.IsZero() && !texts[text]:
+				texts[text], kept = true, append(kept, e)
 			}
 		}
 	}

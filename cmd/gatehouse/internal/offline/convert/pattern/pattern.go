@@ -231,9 +231,12 @@ func (c *Compiler) object(v jmespath.Value, pattern map[string]any, path []strin
 		}
 	}
 	skipped = celexpr.Or(skipped, allSkipped)
-	allowed := []celexpr.Expr{fails}
+	allowed, size := []celexpr.Expr{fails}, 0
 	for _, a := range others {
 		check := c.member(v, a, path, names)
+		if size += len(check.Allowed.String()); size > maxSize { // before the work for what follows
+			return c.refuse(path, "a pattern that becomes too large", "split the rule")
+		}
 		// What comes behind something that does not apply is not looked at.
 		allowed = append(allowed, celexpr.Or(skipped, check.Allowed))
 		if !check.global.IsZero() {

@@ -122,7 +122,7 @@ func stringPattern(v celexpr.Expr, of celexpr.Type, pattern string) (celexpr.Exp
 			literals = append(literals, celexpr.Str(conjunction[0].operand))
 			continue
 		}
-		all := celexpr.True
+		var all []celexpr.Expr
 		for i := range conjunction {
 			either := celexpr.False
 			for c := &conjunction[i]; c != nil; c = c.or {
@@ -132,9 +132,9 @@ func stringPattern(v celexpr.Expr, of celexpr.Type, pattern string) (celexpr.Exp
 				}
 				either = celexpr.Or(either, e)
 			}
-			all = celexpr.And(all, either)
+			all = append(all, either)
 		}
-		out = append(out, all)
+		out = append(out, celexpr.And(all...))
 	}
 	return celexpr.Or(append([]celexpr.Expr{celexpr.In(v, literals...)}, out...)...), nil
 }
