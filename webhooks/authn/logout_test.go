@@ -63,6 +63,9 @@ func TestLogoutTokens(t *testing.T) {
 
 		"neither sid nor sub":     {set, s.sign(t, logoutClaims("sid", nil, "sub", nil)), authn.ReasonClaims, v1alpha1.TokenRevocationSpec{}},
 		"sid that is no string":   {set, s.sign(t, logoutClaims("sid", 1, "sub", nil)), authn.ReasonClaims, v1alpha1.TokenRevocationSpec{}},
+		"such a sid beside a sub": {set, s.sign(t, logoutClaims("sid", 1)), authn.ReasonClaims, v1alpha1.TokenRevocationSpec{}},
+		"a sid that is a list":    {set, s.sign(t, logoutClaims("sid", []string{"s-1"})), authn.ReasonClaims, v1alpha1.TokenRevocationSpec{}},
+		"a sid that is empty":     {set, s.sign(t, logoutClaims("sid", "")), authn.ReasonClaims, v1alpha1.TokenRevocationSpec{}},
 		"no events: an ID token":  {set, s.sign(t, map[string]any{"sid": "s-1"}), authn.ReasonClaims, v1alpha1.TokenRevocationSpec{}},
 		"another event":           {set, s.sign(t, logoutClaims("events", map[string]any{"http://schemas.openid.net/event/other": map[string]any{}})), authn.ReasonClaims, v1alpha1.TokenRevocationSpec{}},
 		"an event of no object":   {set, s.sign(t, logoutClaims("events", map[string]any{"http://schemas.openid.net/event/backchannel-logout": true})), authn.ReasonClaims, v1alpha1.TokenRevocationSpec{}},

@@ -43,6 +43,8 @@ func (a *Authenticator) VerifyLogout(ctx context.Context, t *Token, now time.Tim
 		return nil, refuse(Claims, "a logout token must have the claims iat and jti")
 	case now.Add(notBeforeLeeway).Before(life.issuedAt):
 		return nil, refuse(NotYetValid, "it was issued at "+clock(life.issuedAt)+", now is "+clock(now))
+	case proof.Session == "" && len(t.claim([]byte(`"sid"`))) > 0: // it asks to end one session, not all of the subject's
+		return nil, refuse(Claims, "the claim sid is no session: want a string with at least one character")
 	case proof.Subject == "" && proof.Session == "":
 		return nil, refuse(Claims, "a logout token must have the claim sub or sid")
 	}
