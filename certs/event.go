@@ -54,6 +54,8 @@ const (
 	ReasonRecovered = "CARecovered"
 	// ReasonStoreFailed is a state that cannot be read, written or parsed.
 	ReasonStoreFailed = "CAStoreFailed"
+	// ReasonStoreAvailable is a state that can be read and written again, after a right was missing.
+	ReasonStoreAvailable = "CAStoreAvailable"
 	// ReasonExpiring is a certificate that expires soon and was not renewed in time.
 	ReasonExpiring = "CertificateExpiring"
 	// ReasonUntrusted is a registration that does not trust the certificate that is

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // OwnCAConfig configures an OwnCA.
@@ -73,6 +75,8 @@ type OwnCA struct {
 	phaseKey   string
 
 	served, problems reporter
+	// refusals counts the rounds since the last success that lacked a right.
+	refusals int
 
 	mu      sync.Mutex
 	problem error
@@ -227,7 +231,9 @@ func (o *OwnCA) reconcile(ctx context.Context) {
 	o.mu.Lock()
 	o.problem = err
 	o.mu.Unlock()
-	o.reportProblem(now, err)
+	if o.lasts(err) {
+		o.reportProblem(now, err)
+	}
 }
 
 // sync reads the store, and writes it if this process rotates the CA or makes the first one. It reads again what
@@ -395,6 +401,24 @@ func (o *OwnCA) renew(state *State, now time.Time) error {
 	o.leaf.Store(pair)
 	o.served.report(EventOf(ServingCertificate, pair.Leaf))
 	return nil
+}
+
+// lasts reports whether a problem is to be reported: a right that is missing only from the second round on, because an install may be
+// about to grant it. It reports when a right is there again.
+func (o *OwnCA) lasts(err error) bool {
+	if apierrors.IsForbidden(err) {
+		o.refusals++
+		return o.refusals > 1
+	}
+	if state := o.state.Load(); err == nil && state != nil && o.refusals > 1 && o.cfg.Notify != nil {
+		event := EventOf(SelfSignedCA, state.Active.Cert)
+		event.Object, event.Reason, event.Message = o.cfg.Store.Object(), ReasonStoreAvailable, fmt.Sprintf("%s can be read and written again", o.cfg.Store)
+		o.cfg.Notify(event)
+	}
+	if err == nil {
+		o.refusals = 0
+	}
+	return true
 }
 
 // reportProblem reports the problem of a round, or a certificate that should have been renewed, once as long as it

@@ -145,7 +145,15 @@ func TestContextFromTheCluster(t *testing.T) {
 		support.Eventually(t, "the change of the param", func() error { return l.try(client, contextNamespace, "named", "x", "a=1", "b=2") })
 		must(t, client.CoreV1().ConfigMaps(paramsNamespace).Delete(t.Context(), limits.Name, metav1.DeleteOptions{}))
 		support.Eventually(t, "the end of the param", func() error {
-			return refusal(l.try(client, contextNamespace, "named", "x"), 422, "no params found")
+			return refusal(l.try(client, contextNamespace, "named", "x"), 422, `there is no ConfigMap "limits" in namespace "`+paramsNamespace+`"`)
+		})
+		l.logs(t, `there is no ConfigMap \"limits\" in namespace \"`+paramsNamespace)
+		support.Eventually(t, "the missing param in /readyz?verbose", func() error {
+			_, body, err := l.server.Get(t.Context(), "/readyz?verbose")
+			if err == nil && !strings.Contains(body, `Params=False: ValidatingAdmissionPolicyBinding`) {
+				err = fmt.Errorf("it says %s", body)
+			}
+			return err
 		})
 		_, err = client.CoreV1().ConfigMaps(paramsNamespace).Create(t.Context(), configMap("limits", nil, "most=1"), metav1.CreateOptions{})
 		must(t, err)

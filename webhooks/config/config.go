@@ -39,6 +39,8 @@ type Config struct {
 	Files, Documents int
 	// Empty are the files without such a document, and Filled those with one. Both are sorted.
 	Empty, Filled []string
+	// LookedUp are the documents that policies and templates look up where no cluster has them: namespaces, params, RBAC objects.
+	LookedUp []string
 	// Unread is the part of the directory that may hold documents that this Config lacks.
 	Unread Unread
 	// Sidecar, Policy and Authn are the specs of the endpoints. The context

@@ -381,12 +381,16 @@ func (o *object) keep(gvk schema.GroupVersionKind) {
 	u := &unstructured.Unstructured{Object: o.fields}
 	u.SetLabels(namespace.Labels)
 	o.context = append(o.context, u)
+	o.config.LookedUp = append(o.config.LookedUp, o.source+": Namespace/"+namespace.Name)
 }
 
 // keepContext keeps an object that policies and templates may look up.
 func (o *object) keepContext(gvk schema.GroupVersionKind) {
 	u := &unstructured.Unstructured{Object: o.fields}
 	o.context = append(o.context, u)
+	if gvk.GroupKind() != definitionKind().GroupKind() { // definitions are the schemas of what policies make
+		o.config.LookedUp = append(o.config.LookedUp, o.source+": "+gvk.Kind+"/"+u.GetName())
+	}
 	o.warnOfKind(gvk)
 	if !o.keepRBAC(gvk) {
 		// Selectors read the metadata, so it is held to its type.

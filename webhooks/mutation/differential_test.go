@@ -236,8 +236,14 @@ type outcome struct {
 // the order of a Go map.
 var undeclared = regexp.MustCompile(`(?s)(failed to convert patch object to typed object: ).*field not declared in schema`)
 
+// missingParams is what we say besides upstream's text: which params do not exist.
+var missingParams = regexp.MustCompile("(`Deny` parameterNotFoundAction): there is no [^\\n]*? \\(hint: create it\\)")
+
 func refused(status metav1.Status) outcome {
-	told := func(message string) string { return undeclared.ReplaceAllString(message, "${1}field not declared in schema") }
+	told := func(message string) string {
+		message = missingParams.ReplaceAllString(message, "$1")
+		return undeclared.ReplaceAllString(message, "${1}field not declared in schema")
+	}
 	out := outcome{Code: status.Code, Reason: status.Reason, Message: told(status.Message)}
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {

@@ -81,6 +81,21 @@ type Lookups struct {
 // DefaultMaxObject is the most that an API server accepts of a request.
 const DefaultMaxObject = 3 << 20
 
+// MissingParams is policy.Set.MissingParams.
+func (s *Set) MissingParams(denied map[string][]string) (list []matching.MissingParams) {
+	for _, p := range s.policies {
+		for i := range p.bindings {
+			b := &p.bindings[i]
+			for _, missing := range b.params.Missing(s.lookups.Objects, denied[p.name+"/"+b.name]) {
+				if !p.ignores {
+					list = append(list, matching.MissingParams{Kind: "MutatingAdmissionPolicyBinding", Binding: b.name, Policy: p.name, Params: missing.What()})
+				}
+			}
+		}
+	}
+	return list
+}
+
 // Lookups returns those that the Set was compiled with.
 func (s *Set) Lookups() Lookups { return s.lookups }
 

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -73,22 +72,23 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 // checkParams warns about params that are not there now, if they are looked for in
 // one place.
 func (c *compilation) checkParams(d validation.Reporter, p *matching.Params) {
-	if p.Ref == nil {
-		return
+	for _, missing := range p.Missing(c.set.objects, nil) {
+		d.Warnf(field.NewPath("spec", "paramRef"), `parameterNotFoundAction is "Deny"`, "there is no %s, so requests that the policy matches are denied", missing.What())
 	}
-	namespaced, err := c.set.objects.Namespaced(p.Kind)
-	if err != nil || namespaced && p.Ref.Namespace == "" || *p.Ref.ParameterNotFoundAction != admissionregistrationv1.DenyAction {
-		return
+}
+
+// MissingParams returns the bindings that deny, because their params do not exist. Denied has the namespaces of requests that were denied,
+// by what DeniedByKey names: params in the namespace of a request are looked for there.
+func (s *Set) MissingParams(denied map[string][]string) (list []matching.MissingParams) {
+	for _, p := range s.policies {
+		for i := range p.bindings {
+			b := &p.bindings[i]
+			for _, missing := range b.params.Missing(s.objects, denied[p.name+"/"+b.name]) {
+				if p.failureOutcome() == Failed {
+					list = append(list, matching.MissingParams{Kind: p.kind + "Binding", Binding: b.name, Policy: p.name, Params: missing.What()})
+				}
+			}
+		}
 	}
-	if found, err := p.Find(c.set.objects, ""); len(found) > 0 || !errors.Is(err, matching.ErrNoParams) {
-		return
-	}
-	what := "no " + p.Kind.Kind
-	if !p.Selects() {
-		what = fmt.Sprintf("no %s %q", p.Kind.Kind, p.Ref.Name)
-	}
-	if namespaced {
-		what += fmt.Sprintf(" in namespace %q", p.Ref.Namespace)
-	}
-	d.Warnf(field.NewPath("spec", "paramRef"), `parameterNotFoundAction is "Deny"`, "there is %s, so requests that the policy matches are denied", what)
+	return list
 }

@@ -174,7 +174,7 @@ func TestReviewVerdicts(t *testing.T) {
 		{"params in another namespace than the request", documents(
 			denyAll("p", `paramKind: {apiVersion: example.com/v1, kind: Limit}`, "paramRef: {name: l, parameterNotFoundAction: Allow}"),
 			`{apiVersion: example.com/v1, kind: Limit, metadata: {name: l, namespace: lab}}`), configMap, none, "allowed"},
-		{"params without a context", denyAll("p", `paramKind: {apiVersion: example.com/v1, kind: Limit}`, "paramRef: {selector: {}, parameterNotFoundAction: Deny}"), configMap, none, "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"},
+		{"params without a context", denyAll("p", `paramKind: {apiVersion: example.com/v1, kind: Limit}`, "paramRef: {selector: {}, parameterNotFoundAction: Deny}"), configMap, none, "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction: there is no Limit in namespace \"shop\" (hint: create it)"},
 
 		// AdmissionPolicies.
 		{"an AdmissionPolicy is in force without a binding", ownCEL("", "[Deny]"), configMap, none, "AdmissionPolicy 'own' denied request: not b"},
@@ -277,7 +277,7 @@ func TestWithoutContext(t *testing.T) {
 	set, err := policy.Compile(spec)
 	must(t, err)
 	const want = `2 violations: 1. ValidatingAdmissionPolicy 'a' with binding 'a' denied request: failed to configure binding: namespace "shop" is not known, and namespaceObject is used
-2. ValidatingAdmissionPolicy 'b' with binding 'b' denied request: failed to configure binding: no params found for policy binding with ` + "`Deny` parameterNotFoundAction"
+2. ValidatingAdmissionPolicy 'b' with binding 'b' denied request: failed to configure binding: no params found for policy binding with ` + "`Deny` parameterNotFoundAction: there is no ConfigMap \"a\" in namespace \"shop\" (hint: create it)"
 	if got := message(decide(t, set, review(t, configMap))); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -44,6 +44,14 @@ const (
 	// NotSentReason is a reason of Degraded: the webhook configurations do not send
 	// all requests that the object matches.
 	NotSentReason = "NotSent"
+	// ParamsNotFoundReason is a reason of Degraded of policies and bindings: there are
+	// no params, and parameterNotFoundAction is Deny, so that all requests that the
+	// policy matches are denied.
+	ParamsNotFoundReason = "ParamsNotFound"
+	// ConfigurationRejectedReason is a reason of Degraded of all objects: the documents
+	// of the directory, or the objects together with them, have errors, and the
+	// previous configuration stays active.
+	ConfigurationRejectedReason = "ConfigurationRejected"
 	// HealthyReason is a reason of Degraded: there is no problem.
 	HealthyReason = "Healthy"
 )

@@ -56,6 +56,9 @@ type outcome struct {
 	Audit    map[string]string
 }
 
+// missingParams is what we say besides upstream's text: which params do not exist.
+var missingParams = regexp.MustCompile("(`Deny` parameterNotFoundAction): there is no [^\\n]*? \\(hint: create it\\)")
+
 // ours returns our answer, or an error if there is no decision. What upstream files under
 // <policy>/<key> a webhook files under <policy>_<key>.
 func ours(response admission.Response) (outcome, error) {
@@ -64,7 +67,7 @@ func ours(response admission.Response) (outcome, error) {
 		if response.Result.Code >= 500 {
 			return out, fmt.Errorf("cannot decide: %s", response.Result.Message)
 		}
-		out.Code, out.Reason, out.First = response.Result.Code, response.Result.Reason, response.Result.Details.Causes[0].Message
+		out.Code, out.Reason, out.First = response.Result.Code, response.Result.Reason, missingParams.ReplaceAllString(response.Result.Details.Causes[0].Message, "$1")
 	}
 	for key, value := range response.AuditAnnotations {
 		policyName, name, found := strings.Cut(key, "_")

@@ -53,6 +53,68 @@ func CheckParamKind(objects Objects, kind *admissionregistrationv1.ParamKind) er
 // ErrNoParams is upstream's.
 var ErrNoParams = errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
 
+// NoParamsError is an ErrNoParams that says what does not exist.
+type NoParamsError struct {
+	Kind schema.GroupVersionKind
+	// Namespace is "" for a kind that is in none. Name is "" for params that Labels select.
+	Namespace, Name, Labels string
+}
+
+// What names the params: ConfigMap "limits" in namespace "shop".
+func (e *NoParamsError) What() string {
+	what := e.Kind.Kind
+	switch {
+	case e.Name != "":
+		what += fmt.Sprintf(" %q", e.Name)
+	case e.Labels != "":
+		what += fmt.Sprintf(" with labels %q", e.Labels)
+	}
+	if e.Namespace != "" {
+		what += fmt.Sprintf(" in namespace %q", e.Namespace)
+	}
+	return what
+}
+
+// Error begins with upstream's text.
+func (e *NoParamsError) Error() string {
+	return fmt.Sprintf("%v: there is no %s (hint: create it)", ErrNoParams, e.What())
+}
+
+// Unwrap returns ErrNoParams.
+func (e *NoParamsError) Unwrap() error { return ErrNoParams }
+
+// Missing returns what Find does not find and therefore denies. Params in the namespace of the request are looked for in the namespaces.
+func (p *Params) Missing(objects Objects, namespaces []string) (missing []*NoParamsError) {
+	if p.Ref == nil || *p.Ref.ParameterNotFoundAction != admissionregistrationv1.DenyAction {
+		return nil
+	}
+	if namespaced, err := objects.Namespaced(p.Kind); err != nil {
+		return nil
+	} else if !namespaced || p.Ref.Namespace != "" {
+		namespaces = []string{""}
+	}
+	for _, namespace := range namespaces {
+		_, err := p.Find(objects, namespace)
+		if one, ok := errors.AsType[*NoParamsError](err); ok {
+			missing = append(missing, one)
+		}
+	}
+	return missing
+}
+
+// MissingParams is a binding that denies what its policy matches, because its params do not exist.
+type MissingParams struct {
+	// Kind and Binding are those of the binding.
+	Kind, Binding, Policy string
+	// Params names them, as NoParamsError.What does.
+	Params string
+}
+
+// String says it in a sentence.
+func (m MissingParams) String() string {
+	return fmt.Sprintf("%s %q denies what policy %q matches: there is no %s, and parameterNotFoundAction is Deny", m.Kind, m.Binding, m.Policy, m.Params)
+}
+
 // Find returns every param of the binding, which has a ref, for a request in a namespace, in the order
 // of their names. The policy is evaluated once for
 // each. An error denies, or not, as the failure policy says.
@@ -89,7 +151,11 @@ func (p *Params) Find(objects Objects, namespace string) ([]*Param, error) {
 		}
 	}
 	if len(out) == 0 && *p.Ref.ParameterNotFoundAction == admissionregistrationv1.DenyAction {
-		return nil, ErrNoParams
+		missing := &NoParamsError{Kind: p.Kind, Namespace: namespace, Name: p.Ref.Name}
+		if p.selector != nil {
+			missing.Name, missing.Labels = "", p.selector.String()
+		}
+		return nil, missing
 	}
 	return out, nil
 }

@@ -125,7 +125,7 @@ func (w *wiring) addAudits(changed func()) (func() map[string]v1alpha1.PolicyAud
 		Reports: openreports.NewWriter(objects, names, namespace),
 		Load:    load.last, Changed: changed, Log: w.log,
 	})
-	w.add(part{metrics: audits, lead: audits.Run, observe: load.observe, details: audits.Details})
+	w.add(part{metrics: audits, lead: audits.Run, observe: load.observe, details: func() []string { return []string{audits.Details()} }})
 	return audits.Counts, nil
 }
 

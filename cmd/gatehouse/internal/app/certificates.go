@@ -37,7 +37,9 @@ func (w *wiring) addCertificateEvents(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.certClient, record = client, w.events(ctx, client).Record
+		recorder := w.events(ctx, client)
+		w.certClient, record = client, recorder.Record
+		w.recordProblems(recorder)
 	}
 	w.notify = func(e certs.Event) {
 		w.certMetrics.Certificate(e)

@@ -53,7 +53,7 @@ func TestRegistrationsOfSources(t *testing.T) {
 			}
 			w := newWiring(&Options{CertificateOptions: *f}, &rest.Config{Host: "https://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
 			defer w.close()
-			for _, add := range []func(context.Context) error{w.addCertificateEvents, w.addRegistrations, w.addCertificates} {
+			for _, add := range []func(context.Context) error{w.addConfiguration, w.addCertificateEvents, w.addRegistrations, w.addCertificates} {
 				if err := add(t.Context()); err != nil {
 					t.Fatal(err)
 				}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
@@ -16,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -51,6 +53,12 @@ func (w *wiring) events(ctx context.Context, client certs.Client) *events.Record
 	return events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: replicaName(w.replica), Log: w.log})
 }
 
+// recordProblems has Events written about this replica, by its pod, when the configuration is rejected or params do not exist.
+func (w *wiring) recordProblems(recorder *events.Recorder) {
+	pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.ownNamespace(), Name: replicaName(w.replica)}
+	w.current.Problems.Record = func(warning bool, reason, note string) { recorder.Write(pod, warning, reason, note) }
+}
+
 // addLookups adds the cluster in which policies and profiles look up objects.
 func (w *wiring) addLookups(context.Context) error {
 	if w.access == nil {
@@ -77,6 +85,12 @@ func (w *wiring) addConfiguration(context.Context) error {
 	w.reconciler = &configuration.Reconciler{
 		Dir: w.Config, Current: w.current, Cluster: w.lookups, Providers: providers, RefuseEmptied: w.OnEmptiedFile == EmptiedFileRefuse,
 	}
+	problems := &w.current.Problems
+	w.add(part{details: problems.Lines, observe: func(o *review.Outcome) {
+		if by := o.Audit[policy.DeniedByKey]; by != "" {
+			problems.NoteDenied(by, o.Namespace, o.Started)
+		}
+	}})
 	w.reviews.CheckComplete = w.reconciler.CheckComplete
 	w.logins.Current = func() *authn.Set { return w.current.Snapshot.Load().Authn }
 	return nil

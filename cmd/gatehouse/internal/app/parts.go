@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -19,8 +20,8 @@ type part struct {
 	lead func(context.Context)
 	// observe gets each finished review.
 	observe func(*review.Outcome)
-	// details returns a line for /readyz?verbose.
-	details func() string
+	// details returns lines for /readyz?verbose. One about a problem has "=False".
+	details func() []string
 	// close gives back what the part holds, after everything has stopped or when the server fails to start.
 	close func()
 }
@@ -97,8 +98,16 @@ func (w *wiring) details() []string {
 	var all []string
 	for _, p := range w.parts {
 		if p.details != nil {
-			all = append(all, p.details())
+			all = append(all, p.details()...)
 		}
 	}
 	return all
+}
+
+// problems returns the details that are problems.
+func (w *wiring) problems() []string {
+	return slices.DeleteFunc(w.details(), func(line string) bool {
+		name, _, _ := strings.Cut(line, " ")
+		return !strings.Contains(name, "=False")
+	})
 }

@@ -107,7 +107,7 @@ func (w *wiring) addRecording(context.Context) error {
 			return string(documents)
 		})
 	}
-	w.add(part{metrics: record.NewCollector(recorder), run: endless(recorder.Run), details: func() string { return recordingDetails(recorder.Stats()) }})
+	w.add(part{metrics: record.NewCollector(recorder), run: endless(recorder.Run), details: func() []string { return []string{recordingDetails(recorder.Stats())} }})
 	return nil
 }
 

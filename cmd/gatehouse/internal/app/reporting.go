@@ -44,8 +44,11 @@ func (w *wiring) addStatus(ctx context.Context) error {
 	}
 	cfg := status.Config{
 		Client: objects, Leases: client.CoordinationV1(), Namespace: w.ownNamespace(), Replica: replicaName(w.replica),
-		Record: w.events(ctx, client).Write, Log: w.log,
+		Log: w.log, Problems: w.problems,
 	}
+	recorder := w.events(ctx, client)
+	cfg.Record = recorder.Write
+	w.recordProblems(recorder)
 	var reports *status.Controller
 	changed := func() { reports.Recheck() }
 	if cfg.Audits, err = w.addAudits(changed); err != nil {

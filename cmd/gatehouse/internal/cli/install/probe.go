@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/webhookcall"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/status"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
@@ -50,7 +51,11 @@ server outside of the cluster, and trusts --ca-file.
 
 It tries again until every webhook answers, for --timeout.
 
-It warns if Gatehouse asks for no client certificate, so that API servers cannot show one:
+It warns of what a replica reports about itself: a rejected configuration, params that
+do not exist, a recording that is not written. Replicas do that with custom resources,
+in Leases of --namespace, which needs the right to list these.
+
+It also warns if Gatehouse asks for no client certificate, so that API servers cannot show one:
 without it they compete with strangers for memory and connections.
 
 Exit codes: 0 every webhook answers; 1 a webhook does not answer, or with a certificate
@@ -180,12 +185,38 @@ func (f *probeFlags) run(ctx context.Context, client certs.Client, s cli.Streams
 			return failed
 		}
 	}
+	for _, problem := range f.problems(ctx, client) {
+		if _, failed := fmt.Fprintln(s.Err, "warning:", cli.OneLine(problem)); failed != nil {
+			return failed
+		}
+	}
 	if warned {
 		if _, failed := fmt.Fprintln(s.Err, "warning:", noClientCertificate); failed != nil {
 			return failed
 		}
 	}
 	return err
+}
+
+// problemsTimeout bounds how long the reports of the replicas are waited for.
+const problemsTimeout = 5 * time.Second
+
+// problems returns what the replicas report of themselves in their Leases, which exist with custom resources.
+func (f *probeFlags) problems(ctx context.Context, client certs.Client) []string {
+	if client == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), problemsTimeout)
+	defer cancel()
+	problems, err := status.ReplicaProblems(ctx, client.CoordinationV1(), f.namespace)
+	switch {
+	case err == nil || apierr.Classify(err) == apierr.NotFound:
+		return problems
+	case apierr.LacksRight(err, "list"):
+		return []string{fmt.Sprintf("what replicas report is not shown: %v (hint: allow list of leases in the namespace %q)", err, f.namespace)}
+	default:
+		return []string{fmt.Sprintf("what replicas report is not shown: %v", err)}
+	}
 }
 
 // attempt calls every webhook once. It returns the answers, whether to warn of a server that asks for no client certificate, and an

@@ -18,6 +18,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -114,6 +115,19 @@ func TestProbeAnswers(t *testing.T) {
 	stdout, problem, code := probe(t, time.Minute, allowed.objects()...)
 	if want := "ValidatingWebhookConfiguration/gatehouse: fail.validate.gatehouse.dev answers: allowed\n"; stdout != want || code != 0 {
 		t.Errorf("it ends with %d, %q and %q, want %q", code, problem, stdout, want)
+	}
+	// What replicas report is a warning.
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "gatehouse-report-a", Namespace: "gatehouse-system", Labels: map[string]string{"gatehouse.dev/report": "gatehouse"}, Annotations: map[string]string{
+			"gatehouse.dev/problems": "Configuration=False since 2026-01-01T00:00:00Z: wrong\nParams=False: none",
+		}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), RenewTime: new(metav1.NowMicro())},
+	}
+	var stderr bytes.Buffer
+	f := &probeFlags{installFlags: installFlags{name: "gatehouse", namespace: "gatehouse-system", timeout: time.Minute}}
+	err := f.run(t.Context(), fake.NewClientset(append(allowed.objects(), lease)...), cli.Streams{Out: io.Discard, Err: &stderr})
+	if want := "warning: a: Configuration=False since 2026-01-01T00:00:00Z: wrong\nwarning: a: Params=False: none\n"; err != nil || !strings.HasPrefix(stderr.String(), want) {
+		t.Errorf("%v, %q", err, stderr.String())
 	}
 	denied := newProbed(t, probedName, respond(t, func(r *admissionv1.AdmissionResponse) {
 		r.Allowed, r.Result = false, &metav1.Status{Message: "images come from\nregistry.example"}

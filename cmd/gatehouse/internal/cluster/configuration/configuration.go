@@ -34,6 +34,8 @@ type Active struct {
 	// must not keep them.
 	Activated func(*config.Config)
 
+	// Problems are what lasts and needs a person.
+	Problems Problems
 	Seed     maphash.Seed
 	Snapshot atomic.Pointer[webhooks.Snapshot]
 	// Config is the source of the snapshot, if there are custom resources: others are checked

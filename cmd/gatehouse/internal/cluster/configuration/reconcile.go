@@ -124,6 +124,7 @@ func (r *Reconciler) Start(ctx context.Context, documents *config.Config, found 
 		// Logged when the directory of --config is empty, with --custom-resources.
 		r.Current.Log.Warn("the directory has no documents: only custom resources are active", "dir", r.Dir)
 	}
+	r.warnIgnored(documents)
 	if complete {
 		r.setComplete()
 	}
@@ -148,6 +149,8 @@ func (r *Reconciler) Run(ctx context.Context, state string) {
 		case <-ctx.Done():
 		}
 	})
+	params := time.NewTicker(paramsPeriod)
+	defer params.Stop()
 	incomplete := time.NewTicker(time.Second)
 	defer incomplete.Stop()
 	var batch <-chan time.Time
@@ -167,6 +170,8 @@ func (r *Reconciler) Run(ctx context.Context, state string) {
 			} else {
 				r.reconcileResources(ctx)
 			}
+		case <-params.C:
+			r.checkParams()
 		case <-r.Renotify[0]:
 			r.notify()
 		case <-r.Renotify[1]:
@@ -209,7 +214,7 @@ func (r *Reconciler) reconcileDocuments(ctx context.Context, documents *config.C
 		err = r.activate(ctx, documents, false)
 	}
 	if err != nil {
-		r.Current.keepActive(merged, err)
+		r.keepActive(merged, err)
 	}
 }
 
@@ -222,7 +227,7 @@ func (r *Reconciler) reconcileResources(ctx context.Context) {
 		r.Current.withdraw(merged) // activating waits for what is looked up
 		err := r.activate(ctx, r.documents, true)
 		if r.failed = err != nil; r.failed {
-			r.Current.keepActive(merged, err) // the documents are invalid without the resources that they had before
+			r.keepActive(merged, err) // the documents are invalid without the resources that they had before
 			return
 		}
 	}
@@ -310,6 +315,8 @@ func (r *Reconciler) activate(ctx context.Context, documents *config.Config, tol
 		r.resolver.Remember(next)
 	}
 	r.Current.activate(next)
+	r.Current.Problems.activate()
+	r.checkParams()
 	r.notify()
 	return nil
 }
@@ -359,5 +366,5 @@ func (r *Reconciler) notify() {
 	if r.NotSent != nil {
 		notSent = r.NotSent(r.active.Config)
 	}
-	r.Report(report(r.active, notSent))
+	r.Report(report(r.active, notSent, &r.Current.Problems))
 }

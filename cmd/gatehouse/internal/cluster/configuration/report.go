@@ -10,13 +10,13 @@ import (
 )
 
 // report returns what became of each custom resource. NotSent may be nil.
-func report(of *resolve.Resolution, notSent func(object any) (notSent, warnings []string)) status.Report {
-	r := status.Report{Digest: of.Digest(), Outcomes: make([]status.Outcome, 0, len(of.Candidates))}
+func report(of *resolve.Resolution, notSent func(object any) (notSent, warnings []string), problems *Problems) status.Report {
+	r := status.Report{Digest: of.Digest(), Rejected: problems.Rejected(), Outcomes: make([]status.Outcome, 0, len(of.Candidates))}
 	for _, one := range of.Candidates {
 		o := status.Outcome{
 			Object:   status.Object{Kind: one.Read.Kind, Namespace: one.Read.Namespace, Name: one.Read.Name, UID: one.Read.UID, Generation: one.Read.Generation},
 			Use:      one.Use(),
-			Findings: one.Found,
+			Findings: one.Found, NoParams: problems.paramsOf(one.Read.Kind, one.Read.Name),
 		}
 		if x, is := one.Read.Value.(*v1alpha1.PolicyException); is && x.Spec.ExpiresAt != nil {
 			o.Expires = x.Spec.ExpiresAt.Time

@@ -195,8 +195,10 @@ func (w *Writer) work(ctx context.Context, queue workqueue.TypedRateLimitingInte
 		} else if ctx.Err() == nil {
 			queue.AddRateLimited(t)
 		}
-		// A conflict is over soon, and so is the patch that is invalid because the object has just been deleted.
-		if err == nil || !apierrors.IsConflict(err) && (!apierrors.IsInvalid(err) || queue.NumRequeues(t) > 1) {
+		// A conflict is over soon, and so is the patch that is invalid because the object has just been deleted, and a right that
+		// an install is about to grant.
+		soonOver := apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
+		if err == nil || !apierrors.IsConflict(err) && (!soonOver || queue.NumRequeues(t) > 1) {
 			w.reportProblem(ctx, t, err)
 		}
 		queue.Done(t)
@@ -219,7 +221,7 @@ func (w *Writer) reportProblem(ctx context.Context, t target, err error) {
 	w.reported[t] = class
 	event := certs.Event{Subject: Subject, Object: t.reference()}
 	if err == nil {
-		event.Message = t.String() + " can be written again"
+		event.Reason, event.Message = certs.ReasonWritten, t.String()+" can be written again"
 	} else {
 		event.Reason, event.Err = certs.ReasonWriteFailed, fmt.Errorf("%s: %w", t, err)
 	}

@@ -148,6 +148,14 @@ func (v *view) degraded(o *outcome, f *fields) metav1.Condition {
 		reasons = append(reasons, v1alpha1.PreviousVersionReason)
 		remarks = append(remarks, "the last version without errors is used, in place of the object as it is now")
 	}
+	if len(o.NoParams) > 0 {
+		reasons = append(reasons, v1alpha1.ParamsNotFoundReason)
+		remarks = append(remarks, o.NoParams...)
+	}
+	if v.Rejected != "" {
+		reasons = append(reasons, v1alpha1.ConfigurationRejectedReason)
+		remarks = append(remarks, "the configuration as it is now was "+v.Rejected)
+	}
 	if len(o.NotSent) > 0 {
 		reasons = append(reasons, v1alpha1.NotSentReason)
 		remarks = append(remarks, o.NotSent...)

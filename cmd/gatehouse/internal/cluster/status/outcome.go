@@ -47,6 +47,8 @@ type Outcome struct {
 	// NotSent are remarks, for people, on what the object is about and the webhook
 	// configurations do not send.
 	NotSent []string
+	// NoParams are remarks, for people, on params that do not exist, without which requests are denied.
+	NoParams []string
 	// Warnings are remarks, for people, on what the object costs in the cluster.
 	Warnings []string
 }
@@ -57,6 +59,8 @@ type Report struct {
 	// that is in use: replicas with the same digest use the same of each that has no
 	// errors.
 	Digest string
+	// Rejected is why the last configuration that was read is not active, for people, "" if it is.
+	Rejected string
 	// Outcomes are those of all objects, in no order.
 	Outcomes []Outcome
 }

@@ -3,6 +3,8 @@ package status
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -23,6 +25,9 @@ const (
 	// reportLabel on a Lease tells that it is a report, and of which install.
 	reportLabel      = "gatehouse.dev/report"
 	digestAnnotation = "gatehouse.dev/digest"
+	// problemsAnnotation has the problems of the replica, a line each.
+	problemsAnnotation = "gatehouse.dev/problems"
+	maxProblems        = 4 << 10 // bytes
 
 	// renewPause is the shortest time after which a report without a change is written again, and
 	// reportPause that between two writes.
@@ -70,9 +75,15 @@ func (c *Controller) Run(ctx context.Context) {
 }
 
 func (c *Controller) writeReport(ctx context.Context) error {
+	annotations := map[string]string{digestAnnotation: c.current().Digest}
+	if c.cfg.Problems != nil {
+		if problems := c.cfg.Problems(); len(problems) > 0 {
+			annotations[problemsAnnotation] = truncate.Bytes(strings.Join(problems, "\n"), maxProblems)
+		}
+	}
 	lease := coordinationv1ac.Lease(c.lease, c.cfg.Namespace).
 		WithLabels(map[string]string{reportLabel: install.DefaultGroup}).
-		WithAnnotations(map[string]string{digestAnnotation: c.current().Digest}).
+		WithAnnotations(annotations).
 		WithSpec(coordinationv1ac.LeaseSpec().
 			WithHolderIdentity(c.cfg.Replica).
 			WithLeaseDurationSeconds(int32(heartbeatTimeout / time.Second)).
@@ -95,6 +106,29 @@ func (c *Controller) removeReport(ctx context.Context) {
 		c.cfg.Log.Info("status", "error", "cannot remove Lease "+c.cfg.Namespace+"/"+c.lease+": "+truncate.Bytes(err.Error(), maxError),
 			"hint", "the others wait a minute for this replica, and remove the Lease after ten")
 	}
+}
+
+// ReplicaProblems returns the problems that the replicas of a namespace report, with the name of the replica in front. A replica that is
+// gone has none.
+func ReplicaProblems(ctx context.Context, leases typedcoordinationv1.LeasesGetter, namespace string) ([]string, error) {
+	list, err := leases.Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{reportLabel: install.DefaultGroup}.String(), Limit: mostReports})
+	if err != nil {
+		return nil, err
+	}
+	var problems []string
+	for i := range list.Items {
+		lease := &list.Items[i]
+		if renewed := lease.Spec.RenewTime; renewed == nil || time.Since(renewed.Time) > heartbeatTimeout || lease.Spec.HolderIdentity == nil {
+			continue
+		}
+		for line := range strings.SplitSeq(lease.Annotations[problemsAnnotation], "\n") {
+			if line != "" {
+				problems = append(problems, *lease.Spec.HolderIdentity+": "+line)
+			}
+		}
+	}
+	slices.Sort(problems)
+	return problems, nil
 }
 
 // leaseHint returns what to do about a failed request for a Lease, and what it costs.

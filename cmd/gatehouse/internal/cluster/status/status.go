@@ -44,6 +44,8 @@ type Config struct {
 	// Audits returns the results of the last audit by the name of the AdmissionPolicy. It is nil without
 	// audits: then the status of policies has none.
 	Audits func() map[string]v1alpha1.PolicyAudit
+	// Problems returns a line for each problem of this replica, which its Lease shows. It may be nil.
+	Problems func() []string
 	// Log gets a line for each problem.
 	Log *slog.Logger
 }

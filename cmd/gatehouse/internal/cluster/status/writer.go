@@ -264,7 +264,7 @@ func (w *writer) announce(o *outcome, before, after *fields) {
 	}
 	was, is = find(before.Conditions, v1alpha1.DegradedCondition), find(after.Conditions, v1alpha1.DegradedCondition)
 	switch is.Reason {
-	case v1alpha1.PreviousVersionReason, v1alpha1.NotSentReason:
+	case v1alpha1.PreviousVersionReason, v1alpha1.NotSentReason, v1alpha1.ParamsNotFoundReason:
 		if was.Message != is.Message {
 			w.c.cfg.Record(reference(o), true, is.Reason, is.Message)
 		}
