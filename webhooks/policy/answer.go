@@ -107,13 +107,17 @@ func (a *answer) add(v *Violation, index int) {
 	}
 }
 
-// describe returns a violation as the client reads it.
-func (v *Violation) describe() string {
+// describe returns a violation as the client reads it, in at most so many bytes. Whom to ask is never cut.
+func (v *Violation) describe(most int) string {
+	contact := ""
+	if v.Contact != "" {
+		contact = " (contact: " + v.Contact + ")"
+	}
 	message := v.Message
 	if v.Template != "" {
 		message = v.Template + ": " + message
 	}
-	return title(v.Kind, v.Policy, v.Binding) + " denied request: " + message
+	return truncate.Bytes(title(v.Kind, v.Policy, v.Binding)+" denied request: "+message, most-len(contact)) + contact
 }
 
 // cause returns the violation for programs, and for kubectl, which shows causes and not
@@ -291,13 +295,13 @@ func (a *answer) status(r *request) *metav1.Status {
 // those that are left out.
 func (a *answer) lines() (out []string, left int) {
 	if len(a.denied) == 1 {
-		return []string{truncate.Bytes(a.violations[a.denied[0]].describe(), maxMessage)}, 0
+		return []string{a.violations[a.denied[0]].describe(maxMessage)}, 0
 	}
 	// Around each line stand a number and a line break, and at the end the count.
 	const around, last = 8, 64
 	size := last
 	for i, n := range a.denied {
-		line := truncate.Bytes(a.violations[n].describe(), maxLine)
+		line := a.violations[n].describe(maxLine)
 		size += len(line) + 3*strings.Count(line, "\n") + around
 		if size > maxMessage {
 			return out, len(a.denied) - i

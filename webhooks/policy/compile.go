@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -86,6 +88,7 @@ type compiledPolicy struct {
 	// spec and ruleNames are what program was compiled from.
 	spec      *admissionregistrationv1.ValidatingAdmissionPolicySpec
 	ruleNames []string
+	contact   string
 }
 
 // needsKnownNamespace returns the value of needsNamespace.
@@ -109,6 +112,7 @@ type binding struct {
 	match   *matching.Constraints
 	params  matching.Params
 	actions []admissionregistrationv1.ValidationAction
+	contact string
 }
 
 // defaultBudget is what all policies together may spend on a request: as much as
@@ -281,7 +285,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	if p.own != nil {
 		validation.CheckRuleNames(p.Reporter, p.own.Validations, field.NewPath("spec", "validations"))
 	}
-	out := &compiledPolicy{kind: p.Kind, name: p.Name, failurePolicy: *p.Spec.FailurePolicy, spec: p.Spec, ruleNames: p.ruleNames()}
+	out := &compiledPolicy{kind: p.Kind, name: p.Name, failurePolicy: *p.Spec.FailurePolicy, spec: p.Spec, ruleNames: p.ruleNames(), contact: contactOf(p.Reporter, p.annotations)}
 	templates, existing := c.extensions(p)
 	out.allowsExisting = existing
 	own := p.own != nil && len(p.own.ValidationActions) > 0
@@ -334,7 +338,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	for _, b := range bound {
 		useful = !reaches || b.spec.MatchResources == nil || b.CheckReach(p.Spec.MatchConstraints, b.spec.MatchResources) || useful
 		validation.CheckParamRef(b.Reporter, p.Spec.ParamKind, b.spec.ParamRef)
-		compiled := binding{name: b.name, actions: b.spec.ValidationActions, params: matching.CompileParams(p.Spec.ParamKind, b.spec.ParamRef)}
+		compiled := binding{name: b.name, actions: b.spec.ValidationActions, contact: b.contact, params: matching.CompileParams(p.Spec.ParamKind, b.spec.ParamRef)}
 		c.checkParams(b.Reporter, &compiled.params)
 		if b.spec.MatchResources != nil {
 			compiled.match = c.selectors.Compile(b.spec.MatchResources)
@@ -345,6 +349,17 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 		p.NoEffect(nil, "", "its bindings match nothing that it matches, so it does nothing")
 	}
 	c.set.policies = append(c.set.policies, out)
+}
+
+// contactOf returns whom to ask about a denial. One that cannot be shown is ignored, so that it keeps no policy from working.
+func contactOf(d validation.Reporter, annotations map[string]string) string {
+	const most = 256 // bytes
+	contact := strings.TrimSpace(annotations[v1alpha1.ContactAnnotation])
+	if len(contact) > most || strings.ContainsFunc(contact, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		d.Warnf(field.NewPath("metadata", "annotations").Key(v1alpha1.ContactAnnotation), "name a team, a channel or a page", "is ignored: it must be one line of at most %d bytes", most)
+		return ""
+	}
+	return contact
 }
 
 // program compiles the expressions of a policy, or takes what they compiled to

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -18,6 +19,8 @@ type boundSpec struct {
 	validation.Reporter
 	name string
 	spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
+	// contact is "" for that of the policy.
+	contact string
 }
 
 // bindings checks the bindings and groups them by the kind and name of their
@@ -29,9 +32,9 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 	}
 	bound := map[string]map[string][]boundSpec{policyKind: {}, admissionKind: {}}
 	seen := map[string]validation.Taken{bindingKind: {}, admissionBindingKind: {}}
-	add := func(source, kind, of, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
-		d := c.reporter(source, kind, name)
-		seen[kind].Check(d, name)
+	add := func(source, kind, of string, meta *metav1.ObjectMeta, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
+		d := c.reporter(source, kind, meta.Name)
+		seen[kind].Check(d, meta.Name)
 		defaulted, before := validation.DefaultBindingSpec(spec), c.errorCount()
 		validation.CheckBindingSpec(d, of, defaulted)
 		if defaulted.PolicyName != "" && !slices.Contains(known[of], defaulted.PolicyName) {
@@ -48,18 +51,18 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 			d.NoEffect(field.NewPath("spec", "policyName"), hint, "there is no %s %q, so the binding does nothing", of, defaulted.PolicyName)
 		}
 		if c.errorCount() == before {
-			bound[of][defaulted.PolicyName] = append(bound[of][defaulted.PolicyName], boundSpec{d, name, defaulted})
+			bound[of][defaulted.PolicyName] = append(bound[of][defaulted.PolicyName], boundSpec{d, meta.Name, defaulted, contactOf(d, meta.Annotations)})
 		} else if bound[of][defaulted.PolicyName] == nil {
 			bound[of][defaulted.PolicyName] = []boundSpec{}
 		}
 	}
 	for i := range spec.Bindings {
 		b := &spec.Bindings[i]
-		add(b.Source, bindingKind, policyKind, b.Name, &b.Spec)
+		add(b.Source, bindingKind, policyKind, &b.ObjectMeta, &b.Spec)
 	}
 	for i := range spec.AdmissionPolicyBindings {
 		b := &spec.AdmissionPolicyBindings[i]
-		add(b.Source, admissionBindingKind, admissionKind, b.Name, &b.Spec)
+		add(b.Source, admissionBindingKind, admissionKind, &b.ObjectMeta, &b.Spec)
 	}
 	for _, byName := range bound {
 		for _, list := range byName {

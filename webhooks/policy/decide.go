@@ -189,6 +189,14 @@ func (t *target) bindingName() string {
 	return t.binding.name
 }
 
+// contact returns whom to ask about a denial.
+func (t *target) contact() string {
+	if t.binding == nil {
+		return t.policy.contact
+	}
+	return cmp.Or(t.binding.contact, t.policy.contact)
+}
+
 // decide evaluates every policy that matches the request and returns the answer.
 func (v *decider) decide(r *request) admission.Response {
 	if isExempt(r) {

@@ -308,6 +308,36 @@ func TestManyViolations(t *testing.T) {
 	}
 }
 
+func TestContact(t *testing.T) {
+	t.Parallel()
+	with := func(of string) string {
+		return "metadata: {name: p, annotations: {gatehouse.dev/contact: '" + of + "'}}"
+	}
+	rule := `validations: [{expression: "false", message: never}]`
+	for name, tc := range map[string]struct{ policy, binding, want string }{
+		"neither":          {"metadata: {name: p}", "metadata: {name: p}", ""},
+		"of the policy":    {with("#platform"), "metadata: {name: p}", " (contact: #platform)"},
+		"of the binding":   {with("#platform"), with("team a"), " (contact: team a)"},
+		"too long":         {with(strings.Repeat("a", 257)), "metadata: {name: p}", ""},
+		"more than a line": {"metadata: {name: p, annotations: {gatehouse.dev/contact: \"a\\nb\"}}", "metadata: {name: p}", ""},
+		"bidirectional":    {"metadata: {name: p, annotations: {gatehouse.dev/contact: \"a\\u202Eb\"}}", "metadata: {name: p}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for message, shown := range map[string]string{"never": "never", strings.Repeat("a", 9000): "…"} {
+				text := denyAll("p", strings.Replace(rule, "never", message, 1), "")
+				text = strings.Replace(text, "metadata: {name: p}", tc.policy, 1)
+				at := strings.LastIndex(text, "metadata: {name: p}")
+				text = text[:at] + tc.binding + text[at+len("metadata: {name: p}"):]
+				got := decide(t, compile(t, text), review(t, configMap)).Result.Message
+				if !strings.HasSuffix(got, shown+tc.want) || len(got) > 8*1024 {
+					t.Errorf("got %q", got[max(0, len(got)-100):])
+				}
+			}
+		})
+	}
+}
+
 func TestNameOfAnObjectWithoutOne(t *testing.T) {
 	t.Parallel()
 	for object, want := range map[string]string{

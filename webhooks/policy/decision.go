@@ -75,6 +75,8 @@ type Violation struct {
 	Template string `json:"template,omitempty"`
 	// Message says what is wrong, without the names of policy and binding.
 	Message string `json:"message"`
+	// Contact is whom to ask, by the annotation of the binding or policy, or "".
+	Contact string `json:"contact,omitempty"`
 	// Reason is the code that goes with a refusal.
 	Reason metav1.StatusReason `json:"reason,omitempty"`
 	// Outcome is Violated, Failed, Excepted or Existing.
@@ -165,6 +167,8 @@ type Evaluation struct {
 	Variables        []Expression `json:"variables,omitempty"`
 	Rules            []Rule       `json:"rules,omitempty"`
 	AuditAnnotations []Expression `json:"auditAnnotations,omitempty"`
+	// Contact is as in Violation.
+	Contact string `json:"contact,omitempty"`
 	// Cost is what all of it cost, in units of CEL cost.
 	Cost int64 `json:"cost"`
 }

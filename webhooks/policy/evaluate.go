@@ -130,7 +130,7 @@ func evaluate(t target) *evaluation {
 	*out = evaluation{matched: true, results: out.results[:0], annotations: out.annotations[:0]}
 	e := evaluator{request: r, policy: p, input: &v.input, out: out}
 	if v.explain {
-		e.explanation = &Evaluation{Kind: p.kind, Policy: p.name, Binding: t.bindingName(), Param: t.param.Name(), Template: r.template, Why: Evaluated}
+		e.explanation = &Evaluation{Kind: p.kind, Policy: p.name, Binding: t.bindingName(), Param: t.param.Name(), Template: r.template, Why: Evaluated, Contact: t.contact()}
 	}
 	e.input.Reset(r, t.param.Value(), p.variables)
 	var times int64

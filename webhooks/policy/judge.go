@@ -17,7 +17,7 @@ import (
 func judge(t target, result *ruleResult) (Violation, []TriedException) {
 	v := Violation{
 		Kind: t.policy.kind, Policy: t.policy.name, Binding: t.bindingName(), Param: t.param.Name(), Template: t.request.template,
-		Rule: result.name, Message: result.message, Reason: result.reason, Outcome: result.outcome,
+		Rule: result.name, Message: result.message, Reason: result.reason, Outcome: result.outcome, Contact: t.contact(),
 	}
 	if result.rule != nil {
 		v.indexed, v.static = result.rule.indexed, result.rule.message

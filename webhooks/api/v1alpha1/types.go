@@ -228,6 +228,10 @@ const (
 	ExistingViolationsAnnotation = "gatehouse.dev/existing-violations"
 )
 
+// ContactAnnotation on a policy or its binding, which goes before, is whom to ask about a denial: a team, a channel or a page, on one line of
+// at most 256 bytes. It is appended to the policy's denials.
+const ContactAnnotation = "gatehouse.dev/contact"
+
 // LintIgnoreAnnotation on a policy, binding or exception is a comma-separated list
 // of codes of lint diagnostics to suppress.
 const LintIgnoreAnnotation = "gatehouse.dev/lint-ignore"

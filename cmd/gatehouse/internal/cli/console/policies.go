@@ -398,7 +398,9 @@ func (c *console) exceptionRows(states *states, exceptions []*object) []exceptio
 // policyPage is what the page "policy" shows of a policy or a profile.
 type policyPage struct {
 	Kind, Name, Defined, Actions string
-	State                        state
+	// Contact is whom to ask about denials.
+	Contact string
+	State   state
 	// Document is the document as YAML.
 	Document string
 	// Bindings and Exceptions are those of a policy.
@@ -412,6 +414,17 @@ type policyPage struct {
 
 // bindingRow is a binding of a policy.
 type bindingRow struct{ Name, Defined, Document string }
+
+// contacts returns whom to ask about denials of a policy, with its bindings.
+func contacts(all []*object) string {
+	var names []string
+	for _, o := range all {
+		if name := o.Annotations[v1alpha1.ContactAnnotation]; name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
 
 // showPolicy shows a policy or a profile.
 func (c *console) showPolicy(r *http.Request) (*web.View, error) {
@@ -427,7 +440,7 @@ func (c *console) showPolicy(r *http.Request) (*web.View, error) {
 	p := l.policies[at]
 	bindings := l.bindingsOf(p)
 	data := &policyPage{
-		Kind: kind, Name: name, Defined: c.definedAt(p), Actions: p.actions(bindings), State: states.of(p), IsProfile: kind == profileKind,
+		Kind: kind, Name: name, Defined: c.definedAt(p), Actions: p.actions(bindings), Contact: contacts(append(bindings, p)), State: states.of(p), IsProfile: kind == profileKind,
 		Exceptions: c.exceptionRows(states, exceptionsOf(p, l.exceptions)), HasRecordings: len(c.recordingPaths()) > 0, Notes: slices.Concat(l.unread, states.errs),
 	}
 	for _, b := range bindings {

@@ -141,6 +141,9 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 			line("          %s", onOneLine(r.Text))
 		}
 	}
+	if p.Contact != "" && slices.ContainsFunc(p.Rules, func(r policy.Rule) bool { return r.Outcome != policy.Passed }) {
+		line("      contact: %s", cli.OneLine(p.Contact))
+	}
 	for i := range p.AuditAnnotations {
 		expression("audit annotation", &p.AuditAnnotations[i])
 	}
@@ -154,6 +157,9 @@ func ViolationLine(v *policy.Violation) string {
 	text := RuleText(v) + ": " + cli.OneLine(v.Message)
 	if v.Exception != "" {
 		text += " (PolicyException " + strict.Printable(v.Exception) + ")"
+	}
+	if v.Contact != "" && v.Refuses() {
+		text += " (contact: " + cli.OneLine(v.Contact) + ")"
 	}
 	return text
 }
