@@ -283,7 +283,7 @@ func libraryExcepted(t *testing.T, folders []string, exception string, now time.
 		if err := found.Err(); err != nil {
 			t.Fatalf("%s with the exception\n%s\n%v", folder, exception, err)
 		}
-		all, found := testrunner.Load([]string{dir})
+		all, found := testrunner.Load([]string{dir}, false)
 		if err := found.Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ import (
 type testFlags struct {
 	configFlag
 	run, output string
+	allowEmpty  bool
 }
 
 // NewTestCommand returns the command "gatehouse test".
@@ -63,7 +64,8 @@ case was run.`,
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.run, "run", "", "run only cases whose TEST/CASE this regular expression matches")
-	cli.AddOutputFlag(cmd, &f.output, "text", "json", "junit")
+	flags.BoolVar(&f.allowEmpty, "allow-empty", false, "accept files and directories without a document of kind Test")
+	cli.AddOutputFlag(cmd, &f.output, "text", "json", "junit", "github")
 	return cmd
 }
 
@@ -86,7 +88,7 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, sel
 		return err
 	}
 	runner := testrunner.Runner{Resources: resources, Compile: newCompiler(c, snapshot), Workers: runtime.GOMAXPROCS(0)}
-	all, wrong := testrunner.Load(paths)
+	all, wrong := testrunner.Load(paths, f.allowEmpty)
 	wrong = append(wrong, testrunner.CheckPolicies(&c.Policy, &c.Mutation, all)...)
 	wrong = append(wrong, runner.Check(all)...)
 	wrong.Sort()
@@ -94,7 +96,7 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, sel
 		return fmt.Errorf("the tests cannot be used:\n%w", err)
 	}
 	some := testrunner.Select(all, selected.MatchString)
-	if len(some) == 0 {
+	if len(some) == 0 && (len(all) > 0 || !f.allowEmpty) {
 		return fmt.Errorf("--run %q: matches none of %s (hint: it is matched against TEST/CASE)", f.run, diagnostic.Count(len(all), "case"))
 	}
 	results, err := runner.Run(ctx, some)

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -50,13 +53,16 @@ func newTestReport(results []testrunner.Result) *testReport {
 	return report
 }
 
-func (f *testFlags) write(s cli.Streams, report *testReport) error {
-	if f.output == "junit" {
-		return report.junit(s.Out)
+func (f *testFlags) write(s cli.Streams, r *testReport) error {
+	switch f.output {
+	case "junit":
+		return r.junit(s.Out)
+	case "github":
+		return github.Write(s.Out, r.failures(), r.summary())
 	}
-	return cli.WriteReport(s.Out, f.output, report, func(out io.Writer) {
+	return cli.WriteReport(s.Out, f.output, r, func(out io.Writer) {
 		p := testPrinter{out: out}
-		p.report(report)
+		p.report(r)
 	})
 }
 
@@ -94,7 +100,33 @@ func (p *testPrinter) report(report *testReport) {
 		}
 	}
 	p.line("")
-	p.line("%s: %d passed, %d failed", diagnostic.Count(len(report.results), "case"), report.Passed, report.Failed)
+	p.line("%s", report.summary())
+}
+
+// summary returns how many cases passed and failed.
+func (r *testReport) summary() string {
+	return fmt.Sprintf("%s: %d passed, %d failed", diagnostic.Count(len(r.results), "case"), r.Passed, r.Failed)
+}
+
+// failures returns a result for each case that failed.
+func (r *testReport) failures() (all []report.Result) {
+	for i := range r.results {
+		result := &r.results[i]
+		if result.Passed() {
+			continue
+		}
+		var text strings.Builder
+		p := testPrinter{out: &text}
+		for j := range result.Differences {
+			p.difference(&result.Differences[j])
+		}
+		file, _, _ := strings.Cut(result.Case.Source, "#")
+		all = append(all, report.Result{
+			Rule: "test", Level: report.Error, File: file,
+			Message: fmt.Sprintf("%s, %s: %s\n%s", result.Case.Test, result.Case.Field, result.Case.Name, text.String()),
+		})
+	}
+	return all
 }
 
 // difference writes what is expected and what came, line under line.

@@ -20,8 +20,8 @@ import (
 const testKind = "Test"
 
 // Load reads the cases of all Test documents in files and directories, in the order of the paths, files, documents and cases.
-// Documents of other kinds are skipped. With errors the cases are only good for further checks, by Names and Runner.
-func Load(paths []string) ([]*Case, diagnostic.List) {
+// Documents of other kinds are skipped. Without any Test in a path there is an error, unless that is accepted. With errors the cases are only good for further checks, by Names and Runner.
+func Load(paths []string, allowEmpty bool) ([]*Case, diagnostic.List) {
 	l := loader{documents: map[string]string{}}
 	for _, path := range paths {
 		documents, found := config.Documents(filepath.Clean(path))
@@ -30,7 +30,7 @@ func Load(paths []string) ([]*Case, diagnostic.List) {
 		for _, d := range documents {
 			l.document(d.File, d.Source, d.Value)
 		}
-		if l.tests == before && len(found) == 0 {
+		if l.tests == before && len(found) == 0 && !allowEmpty {
 			l.found = append(l.found, diagnostic.Diagnostic{
 				Severity: diagnostic.Error, Source: filepath.ToSlash(path), Message: "there is no document of kind Test here",
 				Hint: "a test has apiVersion " + v1alpha1.GroupVersion.String() + " and kind " + testKind,

@@ -20,8 +20,8 @@ func TestWrite(t *testing.T) {
 			report.Result{Rule: "type", Level: report.Error, Message: "no", File: "a/b.yaml", Line: 3, Column: 7},
 			"::error file=a/b.yaml,line=3,col=7,title=type::no\n",
 		},
-		"a line":     {report.Result{Rule: "type", Level: report.Warning, Message: "no", File: "b.yaml", Line: 3}, "::warning file=b.yaml,line=3,title=type::no\n"},
-		"a file":     {report.Result{Rule: "type", Level: report.Note, Message: "no", File: "b.yaml", Column: 3}, "::notice file=b.yaml,line=1,title=type::no\n"},
+		"a line": {report.Result{Rule: "type", Level: report.Warning, Message: "no", File: "b.yaml", Line: 3}, "::warning file=b.yaml,line=3,title=type::no\n"},
+		"a file": {report.Result{Rule: "type", Level: report.Note, Message: "no", File: "b.yaml", Column: 3}, "::notice file=b.yaml,line=1,title=type::no\n"},
 		"a template": {
 			report.Result{Rule: "type", Level: report.Error, Message: "no", File: "t.yaml", Line: 3, Column: 7, Rendered: true},
 			"::error file=t.yaml,line=1,title=type::no (line 3 of what t.yaml renders to)\n",
