@@ -78,7 +78,7 @@ func TestLoadRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.ToSlash(write(t, map[string]string{"test.yaml": c.text, "two.yaml": "a: b\n---\na: b", "broken.yaml": "a: b\na: c\n"}))
-			all, found := Load([]string{dir + "/test.yaml"})
+			all, found := Load([]string{dir + "/test.yaml"}, false)
 			err := found.Err()
 			if err == nil {
 				t.Fatalf("%d cases were read", len(all))
@@ -101,7 +101,7 @@ func TestLoadReportsEverything(t *testing.T) {
 		"a.yaml": head + "metadata: {name: a}\ncases: [{name: x, object: {}, expect: {}}, {object: {}, operation: X, expect: {verdict: Z}}]\n",
 		"b.yaml": "{",
 	})
-	_, found := Load([]string{dir, filepath.Join(dir, "nowhere")})
+	_, found := Load([]string{dir, filepath.Join(dir, "nowhere")}, false)
 	err := found.Err()
 	if err == nil {
 		t.Fatal("no error")

@@ -32,7 +32,7 @@ func load(t *testing.T, tests string) ([]*Case, func(Variant) (*webhooks.Snapsho
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, found := Load([]string{filepath.Join(dir, "test.yaml")})
+	all, found := Load([]string{filepath.Join(dir, "test.yaml")}, false)
 	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}
