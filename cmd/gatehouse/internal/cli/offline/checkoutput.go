@@ -140,9 +140,9 @@ const manyObjects = 20
 // text returns a remark with a hint that was not shown yet.
 func (t *checkTable) text(r remark) string {
 	before, hint := cutHint(r.text)
-	cause := hint // of what is unknown the same for all objects
-	if r.label != checkUnknown.text() {
-		cause = r.text
+	cause := r.text
+	if strings.Contains(hint, labelsHint) { // it is the same for all namespaces
+		cause = hint
 	}
 	if hint == "" || !t.hints[cause] {
 		t.hints[cause] = true
