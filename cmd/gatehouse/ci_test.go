@@ -90,7 +90,11 @@ func TestActionAndHooks(t *testing.T) {
 	readYAML(t, ".pre-commit-hooks.yaml", &hooks)
 	for _, hook := range hooks {
 		entry, _ := hook["entry"].(string)
-		if out, ok := run(entry+` --config "${CONFIG}"`, config); !ok {
+		builder, command, _ := strings.Cut(entry, " ")
+		if info, err := os.Stat(filepath.Join("..", "..", builder)); err != nil || info.Mode()&0o111 == 0 {
+			t.Errorf("%s is no program: %v", builder, err)
+		}
+		if out, ok := run("gatehouse "+command+` --config "${CONFIG}"`, config); !ok {
 			t.Errorf("%s: %s", entry, out)
 		}
 	}

@@ -286,7 +286,7 @@ func TestLintCluster(t *testing.T) {
 	}{
 		"nothing to say":            {objects: []string{teamPolicy}, says: "0 errors, 0 warnings in what is active in cluster context t"},
 		"a warning":                 {objects: []string{odd}, says: warning},
-		"for code hosting":          {objects: []string{odd}, args: []string{"-o", "github"}, says: "::warning file=cluster,title=type::AdmissionPolicy/team: "},
+		"for code hosting":          {objects: []string{odd}, args: []string{"-o", "github"}, says: "::warning file=cluster,line=1,title=type::AdmissionPolicy/team: "},
 		"an error":                  {objects: []string{teamPolicy, broken}, code: cli.ExitNo, says: "cluster: error: AdmissionPolicy/broken: spec.validations[0].expression: "},
 		"of a server":               {servers: map[string]string{"gatehouse-0": odd}, says: `there is no field "lables"`},
 		"no right":                  {objects: []string{teamPolicy}, forbidden: "policyexceptions", code: cli.ExitUnknown, says: "missing right: list policyexceptions.gatehouse.dev"},

@@ -109,7 +109,7 @@ func (s *site) fill(t *testing.T) {
 	must(t, kubectl(t.Context(), s.Cluster, "apply", "--filename", "testdata/rights", "--filename", "testdata/objects"))
 	_, annas := s.user(t, anna)
 	_, bens := s.user(t, ben)
-	must(t, kubectl(t.Context(), s.Cluster, "wait", "--for=condition=Ready", "admissionpolicies,sidecarprofiles,policyexceptions", "--all", "--all-namespaces", "--timeout", support.Deadline.String()))
+	must(t, kubectl(t.Context(), s.Cluster, "wait", "--for=condition=Ready", "admissionpolicies,sidecarprofiles", "--all", "--timeout", support.Deadline.String()))
 	// What they match is sent a moment later.
 	must(t, kubectl(t.Context(), s.Cluster, "wait", "--for=condition=Degraded=False", "admissionpolicies", "--all", "--timeout", support.Deadline.String()))
 	for i := range 20 {
