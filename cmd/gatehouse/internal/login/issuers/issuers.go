@@ -103,12 +103,12 @@ func New(o Options) *Issuers {
 		log: o.Log, problems: problemlog.New(o.Log, "keys of issuers"), agent: agent(o.Version), connect: connect, running: map[origin]*issuer{},
 	}
 	registry := prometheus.NewRegistry()
-	gauges := func(name, help string) *prometheus.GaugeVec {
-		return promauto.With(registry).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"issuer"})
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return promauto.With(registry).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	i.metrics = metrics{
-		keys:      gauges("gatehouse_issuer_keys", "Keys of an issuer that are in use. 0 while no token of the issuer can be checked."),
-		timestamp: gauges("gatehouse_issuer_keys_fetched_timestamp_seconds", "When the keys that are known of an issuer were fetched. Absent before, and for keys that come from a file."),
+		keys:      gauges("gatehouse_issuer_keys", "Keys of an issuer that are in use. 0 while no token of the issuer can be checked.", "issuer"),
+		timestamp: gauges("gatehouse_issuer_keys_fetched_timestamp_seconds", "When the keys that are known of an issuer were fetched. Absent before, and for keys that come from a file.", "issuer"),
 		fetches: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_issuer_key_fetches_total",
 			Help: "Fetches of the keys of an issuer, by result (ok, failed). A failed one leaves the keys as they were.",
