@@ -1,6 +1,7 @@
 package test
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,9 +65,7 @@ func TestAction(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			files := map[string]string{"config/p.yaml": policy}
-			for name, text := range tc.files {
-				files[name] = text
-			}
+			maps.Copy(files, tc.files)
 			for name, text := range files {
 				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
 					t.Fatal(err)

@@ -146,12 +146,11 @@ func matches(lines, shown []string) bool {
 // write writes the page with other texts of some blocks.
 func (p *page) write(t *testing.T, texts map[int]string) {
 	lines := slices.Clone(p.lines)
-	for i := len(p.blocks) - 1; i >= 0; i-- {
+	for i, b := range slices.Backward(p.blocks) {
 		text, ok := texts[i]
 		if !ok {
 			continue
 		}
-		b := p.blocks[i]
 		var now []string
 		for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 			if line != "" {

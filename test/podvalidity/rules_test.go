@@ -3,6 +3,7 @@ package podvalidity
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -128,7 +129,7 @@ func objects(t *testing.T) (all []unstructured.Unstructured) {
 		for {
 			var raw json.RawMessage
 			var u unstructured.Unstructured
-			if err := decoder.Decode(&raw); err == io.EOF {
+			if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
 				t.Fatalf("%s: %v", path, err)
@@ -144,8 +145,7 @@ func objects(t *testing.T) (all []unstructured.Unstructured) {
 
 // mutate yields a change for each value of each field of an object of a type, and of everything below it.
 func mutate(t reflect.Type, object map[string]any, yield func(key string, change func() func())) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && name == "" {
 			mutate(f.Type, object, yield)

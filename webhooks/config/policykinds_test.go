@@ -128,7 +128,7 @@ func TestMutatingLibrary(t *testing.T) {
 		"n.yaml": []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a, node-pool: gpu}}\n"),
 	})
 	snapshot, found := Compile(c, found)
-	if snapshot == nil || len(c.Mutation.Policies) != 10 {
+	if snapshot == nil || len(c.Mutation.Policies) != 11 {
 		t.Fatal(found)
 	}
 	for _, tc := range []struct {

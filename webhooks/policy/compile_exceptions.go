@@ -195,7 +195,7 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 		knows := sets.New(known...)
 		for k, rule := range p.Rules {
 			if full := "validations[" + rule + "]"; knows.Has(full) && rule != podSecurityPart && rule != matchConditionsPart {
-				if _, isIndex := ruleIndex(full); !isIndex {
+				if !isRuleIndex(full) {
 					rule, out.policies[key][k] = full, full
 				}
 			}
@@ -222,16 +222,15 @@ const (
 // mayExist reports whether a policy, or a later version of Kubernetes, may have such a rule: an index, or a check of podSecurity. A
 // validation by its name is in the policy or a mistake.
 func mayExist(rule string) bool {
-	_, indexed := ruleIndex(rule)
-	return indexed || strings.HasPrefix(rule, podSecurityPart+".") || strings.HasPrefix(rule, "auditAnnotations[")
+	return isRuleIndex(rule) || strings.HasPrefix(rule, podSecurityPart+".") || strings.HasPrefix(rule, "auditAnnotations[")
 }
 
-// ruleIndex returns the index in the name of a validation, and false if the name has none.
-func ruleIndex(rule string) (int, bool) {
+// isRuleIndex reports whether a rule is named by its index.
+func isRuleIndex(rule string) bool {
 	digits, isValidation := strings.CutPrefix(rule, "validations[")
 	digits, isClosed := strings.CutSuffix(digits, "]")
 	i, err := strconv.ParseUint(digits, 10, 31)
-	return int(i), isValidation && isClosed && err == nil && rule == v1alpha1.IndexedRule(int(i))
+	return isValidation && isClosed && err == nil && rule == v1alpha1.IndexedRule(int(i))
 }
 
 // ruleHint returns a hint for a rule that is not among the rules: the one that was meant, or those that there are but for the checks of
@@ -242,7 +241,7 @@ func ruleHint(rule string, rules []string) string {
 	}
 	names := map[string]string{}
 	for _, r := range rules {
-		if _, indexed := ruleIndex(r); !indexed { // the nearest number is no better than another
+		if !isRuleIndex(r) { // the nearest number is no better than another
 			names[bare(r)] = r
 		}
 	}

@@ -141,7 +141,7 @@ func annotations(c *checker, path string, v reflect.Value) {
 var formats = map[string]func(string) []string{
 	"k8s-short-name":                    of1(validate.ShortName[string]),
 	"k8s-long-name":                     of1(validate.LongName[string]),
-	"k8s-long-name-caseless":            of1(validate.LongNameCaseless[string]),
+	"k8s-long-name-caseless":            of1(validate.LongNameCaseless[string]), //nolint:staticcheck // the API server uses it for older kinds
 	"k8s-label-key":                     of1(validate.LabelKey[string]),
 	"k8s-prefixed-label-key":            of1(validate.PrefixedLabelKey[string]),
 	"k8s-label-value":                   of1(validate.LabelValue[string]),

@@ -212,7 +212,7 @@ func objectRules() map[string]rule {
 
 		"rbac/v1.ClusterRoleBinding": of(clusterRoleBinding),
 		"rbac/v1.PolicyRule":         of(policyRule),
-		"rbac/v1.RoleBinding":        of(func(c *checker, path string, b *rbacv1.RoleBinding) { c.roleRef(&b.RoleRef, "Role", "ClusterRole") }),
+		"rbac/v1.RoleBinding":        of(func(c *checker, _ string, b *rbacv1.RoleBinding) { c.roleRef(&b.RoleRef, "Role", "ClusterRole") }),
 		"rbac/v1.Subject":            of(subject),
 		"rbac/v1.Subject.kind":       required(oneOf(rbacv1.UserKind, rbacv1.GroupKind, rbacv1.ServiceAccountKind)),
 	}

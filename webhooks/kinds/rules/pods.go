@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -492,8 +491,8 @@ func (c *checker) resources(path string, r *corev1.ResourceRequirements, known f
 
 // request compares what is requested with its limit.
 func (c *checker) request(path string, name corev1.ResourceName, r *corev1.ResourceRequirements) {
-	request, limit, limited := r.Requests[name], resource.Quantity{}, false
-	limit, limited = r.Limits[name]
+	request := r.Requests[name]
+	limit, limited := r.Limits[name]
 	switch {
 	case limited && request.Cmp(limit) > 0:
 		c.error(path, "the request %q exceeds the limit %q", request.String(), limit.String())

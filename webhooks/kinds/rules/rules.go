@@ -40,7 +40,7 @@ func Validate(gvk schema.GroupVersionKind, object map[string]any) diagnostic.Lis
 	content := maps.Clone(object)
 	delete(content, "status") // the API server resets it
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, typed); err != nil {
-		return nil
+		return nil //nolint:nilerr // as said above
 	}
 	var found diagnostic.List
 	Check("", reflect.ValueOf(typed), nil, func(path, hint, message string) {

@@ -233,6 +233,6 @@ func (s *Status) Marshal() string {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false) // field paths have &
-	_ = encoder.Encode(s)        // texts, and JSON that was read, can be encoded
+	_ = encoder.Encode(s)        //nolint:errchkjson // texts, and JSON that was read, can be encoded
 	return strings.TrimSuffix(text.String(), "\n")
 }

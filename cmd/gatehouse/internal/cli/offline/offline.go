@@ -368,7 +368,7 @@ type namespaces struct {
 // Namespace returns the namespace of this name, and whether it is known.
 func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
 	_, twice := n.twice[name]
-	if n.configured != nil && !(twice && n.merged) {
+	if n.configured != nil && (!twice || !n.merged) {
 		if found, ok := n.configured.Namespace(name); ok {
 			if next := n.given[name]; n.merged && next != nil {
 				found = resolve.Applied(found, next)

@@ -40,7 +40,7 @@ func (v *view) conditions(o *outcome, f *fields) ([]metav1.Condition, time.Time)
 	if !again.IsZero() {
 		return nil, again
 	}
-	all := []metav1.Condition{compiled(o), ready, v.degraded(o, f)}
+	all := []metav1.Condition{compiled(o), ready, v.degraded(o)}
 	for i := range all {
 		all[i].ObservedGeneration = o.Generation
 	}
@@ -142,7 +142,7 @@ func waitingMessage(names []string) string {
 	return "Not known to use the object as it is now: " + strings.Join(quoted, ", ") + more + "."
 }
 
-func (v *view) degraded(o *outcome, f *fields) metav1.Condition {
+func (v *view) degraded(o *outcome) metav1.Condition {
 	var reasons, remarks []string
 	if o.Use == Previous {
 		reasons = append(reasons, v1alpha1.PreviousVersionReason)

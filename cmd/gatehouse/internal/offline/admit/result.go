@@ -77,11 +77,12 @@ func resultViolation(d *diagnostic.Diagnostic, last []mutation.LastChange) polic
 
 // pointer returns a field path as a JSON pointer with a slash at the end.
 func pointer(field string) string {
-	out := "/"
+	var out strings.Builder
+	out.WriteByte('/')
 	for _, step := range strict.Steps(field) {
-		out += strings.NewReplacer("~", "~0", "/", "~1").Replace(step) + "/"
+		out.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(step) + "/")
 	}
-	return out
+	return out.String()
 }
 
 // addResult adds what the API server refuses of the object of a request since it was sent, or of the pod of the template at a path.

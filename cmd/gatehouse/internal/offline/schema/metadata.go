@@ -21,7 +21,7 @@ func checkMetadata(object map[string]any) diagnostic.List {
 	}
 	var m metav1.ObjectMeta
 	if len(checked) == 0 || runtime.DefaultUnstructuredConverter.FromUnstructured(checked, &m) != nil {
-		return nil
+		return nil //nolint:nilerr // what does not decode is reported elsewhere
 	}
 	at := field.NewPath("metadata")
 	errs := apivalidation.ValidateOwnerReferences(m.OwnerReferences, at.Child("ownerReferences"))

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/versions"
+	kindversions "github.com/gatehouse-dev/gatehouse/webhooks/kinds/versions"
 )
 
 // IncludedResources is an annotation of webhook configurations whose rules Gatehouse writes: the resources that it may have sent
@@ -68,7 +68,7 @@ func (s *atomSet) restrict(mutates bool, included []string) (leftOut []string) {
 	}
 	for _, a := range wildcards {
 		name, sub, hasSub := strings.Cut(a.resource, "/")
-		for _, r := range versions.Resources() {
+		for _, r := range kindversions.Resources() {
 			if (a.group != all && a.group != r.Group) || (name != all && name != r.Resource) || len(s.atoms) >= maxAtoms {
 				continue
 			}

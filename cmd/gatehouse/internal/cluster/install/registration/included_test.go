@@ -18,7 +18,7 @@ func TestNeedsAreIncluded(t *testing.T) {
 	}
 	mutates := func(rules ...testRule) webhooks.Spec {
 		var spec webhooks.Spec
-		mutatingPolicy(&spec, "m", "Fail", rules...)
+		mutatingPolicy(&spec, "Fail", rules...)
 		return spec
 	}
 	roles := named("rbac.authorization.k8s.io", "v1", "roles,clusterroles", create)

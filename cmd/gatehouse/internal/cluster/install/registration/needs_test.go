@@ -18,12 +18,12 @@ import (
 )
 
 // mutatingPolicy is a bound policy that changes objects.
-func mutatingPolicy(spec *webhooks.Spec, name string, failurePolicy admissionregistrationv1.FailurePolicyType, rules ...testRule) {
+func mutatingPolicy(spec *webhooks.Spec, failurePolicy admissionregistrationv1.FailurePolicyType, rules ...testRule) {
 	of := specWith(failurePolicy, rules...)
 	var p mutation.Policy
-	p.Name, p.Spec.MatchConstraints, p.Spec.FailurePolicy = name, of.MatchConstraints, of.FailurePolicy
+	p.Name, p.Spec.MatchConstraints, p.Spec.FailurePolicy = "m", of.MatchConstraints, of.FailurePolicy
 	var bound mutation.Binding
-	bound.Spec.PolicyName = name
+	bound.Spec.PolicyName = "m"
 	spec.Mutation.Policies, spec.Mutation.Bindings = append(spec.Mutation.Policies, p), append(spec.Mutation.Bindings, bound)
 }
 
@@ -73,15 +73,15 @@ func TestNeeds(t *testing.T) {
 			nil,
 		},
 		"pods that change, open": {
-			[]func(*webhooks.Spec){func(s *webhooks.Spec) { mutatingPolicy(s, "m", "Ignore", named("", "v1", "pods,services", create)) }},
+			[]func(*webhooks.Spec){func(s *webhooks.Spec) { mutatingPolicy(s, "Ignore", named("", "v1", "pods,services", create)) }},
 			[]string{"asked.mutate: " + podsCreated, "default.mutate: " + podsCreated, "ignore.mutate: /v1 * services CREATE"},
 		},
 		"pods that change, closed": {
-			[]func(*webhooks.Spec){func(s *webhooks.Spec) { mutatingPolicy(s, "m", "Fail", named("", "v1", "pods", create)) }},
+			[]func(*webhooks.Spec){func(s *webhooks.Spec) { mutatingPolicy(s, "Fail", named("", "v1", "pods", create)) }},
 			[]string{"asked.mutate: " + podsCreated, "fail.mutate: /v1 * pods CREATE"},
 		},
 		"pods that change, closed, and a profile": {
-			[]func(*webhooks.Spec){profile, func(s *webhooks.Spec) { mutatingPolicy(s, "m", "Fail", named("", "v1", "pods", create)) }},
+			[]func(*webhooks.Spec){profile, func(s *webhooks.Spec) { mutatingPolicy(s, "Fail", named("", "v1", "pods", create)) }},
 			[]string{"asked.mutate: " + podsCreated, "fail.mutate: /v1 * pods CREATE"},
 		},
 	} {
