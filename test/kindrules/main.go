@@ -7,6 +7,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -57,7 +58,7 @@ func main() {
 	flag.Parse()
 	t := table{map[string][]string{}, map[string]bool{}, map[string][]string{}, map[string]string{}, map[string]bool{}, map[string]string{}}
 	for _, module := range []string{"k8s.io/api", "k8s.io/apimachinery"} {
-		out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output() //nolint:gosec // the two modules above
+		out, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output() //nolint:gosec // the two modules above
 		if err != nil {
 			log.Fatal(err)
 		}

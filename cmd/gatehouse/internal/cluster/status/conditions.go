@@ -35,7 +35,7 @@ type view struct {
 
 // conditions returns those of an object with this status, without their
 // lastTransitionTime. While it is too early to decide, it returns nil and when to try again.
-func (v *view) conditions(o *outcome, f *fields) ([]metav1.Condition, time.Time) {
+func (v *view) conditions(o *outcome) ([]metav1.Condition, time.Time) {
 	ready, again := v.ready(o)
 	if !again.IsZero() {
 		return nil, again

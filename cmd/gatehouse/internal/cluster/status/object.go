@@ -80,7 +80,7 @@ func (e *entry) observe(object *unstructured.Unstructured) {
 // wanted returns the status that an object should have. While it is too early to decide, it returns nil and
 // when to try again.
 func (w *writer) wanted(v *view, o *outcome, found *fields) (*fields, time.Time) {
-	conditions, again := v.conditions(o, found)
+	conditions, again := v.conditions(o)
 	if !again.IsZero() {
 		return nil, again
 	}
