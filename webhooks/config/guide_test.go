@@ -57,13 +57,13 @@ func mustBeUsed(t *testing.T, documents map[string]string) *config.Config {
 	return c
 }
 
-// The documents of the pages about logins are a configuration that can be used. Blocks without an apiVersion are parts of ours: group
-// sources, another directory, and indented ones fields of its directory.
+// The documents of the pages about logins are a configuration that can be used. Blocks without an apiVersion are parts of ours: another
+// directory, and indented ones fields of its directory. The group sources of one document are those of the issuer of another.
 func TestGuideOfLogin(t *testing.T) {
 	t.Parallel()
 	documents := map[string]string{}
 	ours, fields, another, ofDirectory, sources := "", "", "", "", ""
-	const header = "apiVersion: gatehouse.dev/v1alpha1\nkind: AuthenticationConfiguration\n"
+	const header, ofIssuer = "apiVersion: gatehouse.dev/v1alpha1\nkind: AuthenticationConfiguration\n", "    groupSources:\n"
 	for _, page := range []string{"log-in-with-ldap.md", "log-in-with-oidc.md", "look-up-groups.md", "end-sessions.md"} {
 		for _, block := range yamlBlock.FindAllStringSubmatch(readText(t, tasks+page), -1) {
 			name, text := block[1], block[2]
@@ -74,8 +74,9 @@ func TestGuideOfLogin(t *testing.T) {
 				ofDirectory += text
 			case strings.HasPrefix(text, "- name: "):
 				another += text
-			case strings.HasPrefix(text, "groupSources:"):
-				sources = "    " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
+			case isOurs && strings.Contains(text, ofIssuer):
+				_, listed, _ := strings.Cut(text, ofIssuer)
+				sources = ofIssuer + listed
 			case isOurs && strings.Contains(text, "directories:"):
 				ours = text
 			case isOurs:
