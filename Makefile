@@ -159,7 +159,7 @@ manifests: build ## Write what the Helm chart takes from elsewhere: rights, regi
 	@mkdir -p $(CHART)/files/crds $(CHART)/files/monitoring
 	@set -e; for source in self-signed cert-manager; do \
 		$(BIN)/gatehouse manifests --service gatehouse-system/gatehouse --certificates $$source --custom-resources --manage-registration \
-			--count-pods --back-channel-logout --exclude-namespace cert-manager > $(CHART)/files/$$source.yaml; \
+			--back-channel-logout --exclude-namespace cert-manager > $(CHART)/files/$$source.yaml; \
 	done
 	cp manifests/crds/gatehouse.dev_*.yaml $(CHART)/files/crds/
 	cp manifests/monitoring/{prometheusrule.yaml,dashboard.json} $(CHART)/files/monitoring/

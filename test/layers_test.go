@@ -40,7 +40,6 @@ func layerList() []string {
 		in + "cluster",
 		in + "server/certmetrics",
 		in + "cluster/events",
-		in + "cluster/podcount",
 		in + "cluster/admission",
 		in + "cluster/status",
 		in + "login",

@@ -111,10 +111,6 @@ func TestMissingRightsOnCustomResources(t *testing.T) {
 			says:    "cannot take part in the election by Lease", hint: "must allow create, get and update of leases in coordination.k8s.io",
 			unready: "has no caBundle", goesOn: true, // which only who is elected writes
 		},
-		"pods": {
-			without: []missingRight{{"pods", "list"}},
-			says:    `cannot list resource \"pods\"`, hint: "pods",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !test.first {

@@ -60,7 +60,7 @@ func newResourceInstall(t *testing.T, w *world, how resourceOptions) *resourceIn
 	if how.namespace == "" {
 		how.namespace, how.name = system, "gatehouse"
 	}
-	c := &resourceInstall{install: w.newInstall(t, how.namespace, how.name, "--custom-resources", "--count-pods")}
+	c := &resourceInstall{install: w.newInstall(t, how.namespace, how.name, "--custom-resources")}
 	printed := c.manifests(t)
 	must(t, w.apply(t.Context(), c.without(t, printed, how)))
 	c.command(t, printed, map[string]string{"--in-cluster": c.kubeconfig(t, how.reach)}, "--namespace", c.namespace, "--log-level", "info")

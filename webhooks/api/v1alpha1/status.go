@@ -72,8 +72,8 @@ type ObjectStatus struct {
 type SidecarProfileStatus struct {
 	ObjectStatus `json:",inline"`
 
-	// Pods counts the pods that the profile selects. It is absent until they are
-	// counted.
+	// Pods counts the pods that the profile selects. It is absent until an audit
+	// has counted them.
 	// +optional
 	Pods *SidecarPodCounts `json:"pods,omitempty"`
 }
@@ -87,8 +87,8 @@ type SidecarPodCounts struct {
 	Injected int32 `json:"injected"`
 	// Stale is the number of pods with an earlier version of the profile.
 	Stale int32 `json:"stale"`
-	// CountedAt is when these numbers were first counted. They are updated every
-	// few minutes.
+	// CountedAt is when these numbers were first counted. Each audit counts
+	// anew.
 	CountedAt metav1.Time `json:"countedAt"`
 }
 

@@ -23,11 +23,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/configuration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/status"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/background"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/openreports"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -98,8 +98,8 @@ func (l *reviewLoad) last() float64 {
 	return min(1, float64(took)/float64(max(passed, time.Millisecond))/float64(runtime.GOMAXPROCS(0)))
 }
 
-// addAudits adds what audits the cluster, and returns the results by the name of the policy: nil without --audit-every.
-func (w *wiring) addAudits(changed func()) (func() map[string]v1alpha1.PolicyAudit, error) {
+// addAudits adds what audits the cluster, and returns it for the status of policies and profiles: nil without --audit-every.
+func (w *wiring) addAudits(changed func()) (status.Audits, error) {
 	f := &w.Auditing
 	if f.Every == 0 {
 		return nil, nil //nolint:nilnil // nothing is audited
@@ -126,7 +126,7 @@ func (w *wiring) addAudits(changed func()) (func() map[string]v1alpha1.PolicyAud
 		Load:    load.last, Changed: changed, Log: w.log,
 	})
 	w.add(part{metrics: audits, lead: audits.Run, observe: load.observe, details: func() []string { return []string{audits.Details()} }})
-	return audits.Counts, nil
+	return audits, nil
 }
 
 // neverSent returns the namespaces whose objects the API server does not send to an install in a namespace.

@@ -37,8 +37,6 @@ type Options struct {
 	ManageRegistration bool
 	// OnEmptiedFile is the action on a change that leaves a file without documents.
 	OnEmptiedFile string
-	// CountPods is the pause between two counts of the pods of profiles, 0 for no counts.
-	CountPods time.Duration
 	// BackChannelLogout is for how long revocations that issuers ask for are kept, 0 for none.
 	BackChannelLogout time.Duration
 	Listen            string
@@ -76,7 +74,6 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags.BoolVar(&f.CustomResources, "custom-resources", false, "read custom resources from the cluster too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
 	flags.BoolVar(&f.ManageRegistration, "manage-registration", false, "write rules and selectors of the webhook configurations, as the active policies and profiles need them, with --custom-resources; needs what gatehouse manifests --manage-registration prints")
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of this replica, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
-	flags.DurationVar(&f.CountPods, "count-pods-every", 0, "interval between counts of the pods that profiles match, such as 5m, for the status of SidecarProfiles, with --custom-resources; needs the right to list pods in all namespaces (default: no counts)")
 	flags.DurationVar(&f.BackChannelLogout, "back-channel-logout", 0, "answer /logout, to which JWT issuers send the sessions that ended (OpenID Connect Back-Channel Logout), and keep their TokenRevocations for this long, at least the lifetime of the issuers' tokens, such as 24h; with --custom-resources; needs the right to create, list and delete tokenrevocations (default: off)")
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file; policies and profiles look up objects in the cluster of its current context")
 	flags.BoolVar(&f.InCluster, "in-cluster", false, "look up objects in the cluster that this pod runs in, with its service account")
@@ -165,9 +162,6 @@ func (f *Options) Validate() error {
 	if f.changed("max-connections") && f.Connections < minConnections {
 		p.add("--max-connections %d: must be at least %d (hint: omit it for a value that fits the memory limit)", f.Connections, minConnections)
 	}
-	if f.CountPods < 0 {
-		p.add("--count-pods-every %s: must not be negative (hint: 0 for no counts)", f.CountPods)
-	}
 	if f.BackChannelLogout < 0 || f.BackChannelLogout > 0 && f.BackChannelLogout < leastLogout {
 		p.add("--back-channel-logout %s: must be at least %s, or 0 for off", f.BackChannelLogout, leastLogout)
 	}
@@ -180,7 +174,7 @@ func (f *Options) Validate() error {
 // checkNames adds the problems of flags for custom resources, and of the names of the
 // installation and the replica in the cluster.
 func (f *Options) checkNames(p *problems) {
-	p.needs(f.CustomResources, "--custom-resources", "manage-registration", "namespace", "count-pods-every", "back-channel-logout")
+	p.needs(f.CustomResources, "--custom-resources", "manage-registration", "namespace", "back-channel-logout")
 	p.empty("namespace", f.Namespace == "")
 	if f.Namespace != "" {
 		if wrong := validation.IsDNS1123Label(f.Namespace); len(wrong) > 0 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,10 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/podcount"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/status"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // Requests of status have a client of their own, so that they never delay
@@ -54,9 +50,6 @@ func (w *wiring) addStatus(ctx context.Context) error {
 	if cfg.Audits, err = w.addAudits(changed); err != nil {
 		return err
 	}
-	if cfg.Pods, err = w.addPodCounts(changed); err != nil {
-		return err
-	}
 	reports = status.New(cfg)
 	w.add(part{metrics: reports, run: endless(reports.Run), lead: reports.Lead})
 	w.reviews.CustomResources = crdadmission.New(w.current.Config.Load)
@@ -68,31 +61,6 @@ func (w *wiring) addStatus(ctx context.Context) error {
 		w.reconciler.Renotify[1] = w.called.writer.Changed()
 	}
 	return nil
-}
-
-// addPodCounts adds what counts the pods of profiles, without those of namespaces that are never sent, and returns the
-// counts: nil without --count-pods-every.
-func (w *wiring) addPodCounts(changed func()) (func() map[string]v1alpha1.SidecarPodCounts, error) {
-	if w.CountPods == 0 {
-		return nil, nil //nolint:nilnil // nothing is counted
-	}
-	client, err := certs.NewClient(w.accessOf("status"))
-	if err != nil {
-		return nil, err
-	}
-	left := neverSent(w.ownNamespace())
-	counter := podcount.New(podcount.Config{
-		Client: client.CoreV1().RESTClient(), Every: w.CountPods, Changed: changed, Log: w.log,
-		Set: func() *sidecar.Set {
-			if s := w.current.Snapshot.Load(); s != nil {
-				return s.Sidecar
-			}
-			return nil
-		},
-		Left: func(namespace string) bool { return slices.Contains(left, namespace) },
-	})
-	w.add(part{lead: counter.Run})
-	return counter.Counts, nil
 }
 
 // ownNamespace returns the namespace that this process runs in.

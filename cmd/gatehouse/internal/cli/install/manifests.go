@@ -22,20 +22,20 @@ import (
 
 // manifestsFlags are the flags of manifests.
 type manifestsFlags struct {
-	url, service              string
-	caFile, certificates      string
-	config                    string
-	name, namespace           string
-	excludeNamespaces         []string
-	includeResources          []string
-	authentication            bool
-	customResources, crds     bool
-	managed                   bool
-	countPods, logouts, audit bool
-	cluster                   cli.ClusterFlags
-	parts                     []string
-	serviceAccount            string
-	clientCert, clientKey     string
+	url, service          string
+	caFile, certificates  string
+	config                string
+	name, namespace       string
+	excludeNamespaces     []string
+	includeResources      []string
+	authentication        bool
+	customResources, crds bool
+	managed               bool
+	logouts, audit        bool
+	cluster               cli.ClusterFlags
+	parts                 []string
+	serviceAccount        string
+	clientCert, clientKey string
 	// kubeconfigPath is the path of the kubeconfig on the hosts of kube-apiserver.
 	kubeconfigPath string
 }
@@ -126,7 +126,6 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringSliceVar(&f.includeResources, "include-resource", nil, "resources that Gatehouse may have sent although the guard restricts them: secrets, *.rbac.authorization.k8s.io for mutation, or * for rules with wildcards; needs --manage-registration")
 	flags.BoolVar(&f.customResources, "custom-resources", false, "for serve --custom-resources: register Gatehouse for its custom resources too, and print the roles for that")
 	flags.BoolVar(&f.managed, "manage-registration", false, "for serve --manage-registration: print webhooks without rules and selectors, which Gatehouse writes, and the permission for that; needs --custom-resources")
-	flags.BoolVar(&f.countPods, "count-pods", false, "also print the permission to list pods in all namespaces, for serve --count-pods-every; needs --custom-resources")
 	flags.BoolVar(&f.logouts, "back-channel-logout", false, "also print the permission to create and delete TokenRevocations, for serve --back-channel-logout; needs --custom-resources")
 	flags.BoolVar(&f.audit, "audit", false, "print only the rights that serve --audit-every needs: to what the active policies of the cluster match, or those of --config, and to reports")
 	f.cluster.Add(cmd)
@@ -214,7 +213,7 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 func (f *manifestsFlags) forAdmission() ([]byte, []string, error) {
 	o := registration.Options{
 		Name: f.name, ExcludeNamespaces: f.excludeNamespaces, IncludeResources: f.includeResources,
-		CustomResources: f.customResources, CountPods: f.countPods, Logouts: f.logouts, Managed: f.managed,
+		CustomResources: f.customResources, Logouts: f.logouts, Managed: f.managed,
 		SelfSigned: f.certificates == selfSigned, ServiceAccount: f.serviceAccount,
 	}
 	if err := f.check(&o); err != nil {
@@ -313,7 +312,6 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	case f.certificates == "" && f.caFile == "":
 		problems.Add(true, "the CA is missing (hint: --ca-file, or --certificates %s)", cli.OrList(certificateSources()))
 	}
-	problems.Add(f.countPods && !f.customResources, "--count-pods needs --custom-resources: it is about the status of SidecarProfiles")
 	problems.Add(f.logouts && !f.customResources, "--back-channel-logout needs --custom-resources: logouts are stored as TokenRevocations")
 	problems.Add(f.managed && !f.customResources, "--manage-registration needs --custom-resources: the replica that writes their status writes the rules")
 	problems.Add(f.managed && f.config != "", "--manage-registration and --config exclude each other: Gatehouse writes the rules")

@@ -97,7 +97,7 @@ configuration or certificate, or an address that is in use.`,
 	f.AddFlags(cmd)
 	cli.GroupFlags(cmd,
 		cli.FlagGroup{Title: "Configuration", Flags: []string{"config", "on-emptied-file", "custom-resources"}},
-		cli.FlagGroup{Title: "Cluster", Flags: []string{"in-cluster", "kubeconfig", "namespace", "replica", "registration", "manage-registration", "count-pods-every"}},
+		cli.FlagGroup{Title: "Cluster", Flags: []string{"in-cluster", "kubeconfig", "namespace", "replica", "registration", "manage-registration"}},
 		cli.FlagGroup{Title: "Certificate", Flags: []string{"tls-cert", "tls-key", "tls-min-version", "self-signed", "self-signed-secret", "self-signed-dir", "publish-ca-bundle", "rotation-hold"}},
 		cli.FlagGroup{Title: "Caller and login", Flags: []string{"client-ca", "require-client-certificate", "audit-authentication", "back-channel-logout"}},
 		cli.FlagGroup{Title: "Address and limit", Flags: []string{"listen", "ops-listen", "max-in-flight-bytes", "max-connections", "drain-delay"}},

@@ -103,7 +103,7 @@ func (w *writer) audit(name string, found *v1alpha1.PolicyAudit) *v1alpha1.Polic
 	if w.c.cfg.Audits == nil {
 		return nil
 	}
-	last, audited := w.c.cfg.Audits()[name]
+	last, audited := w.c.cfg.Audits.Counts()[name]
 	if !audited {
 		return found
 	}
@@ -119,10 +119,10 @@ func (w *writer) audit(name string, found *v1alpha1.PolicyAudit) *v1alpha1.Polic
 
 // pods returns the counts of pods: those in the cluster if they are the same.
 func (w *writer) pods(name string, found *v1alpha1.SidecarPodCounts) *v1alpha1.SidecarPodCounts {
-	if w.c.cfg.Pods == nil {
-		return found
+	if w.c.cfg.Audits == nil {
+		return nil
 	}
-	count, counted := w.c.cfg.Pods()[name]
+	count, counted := w.c.cfg.Audits.Pods()[name]
 	if !counted || found != nil && found.Matched == count.Matched && found.Injected == count.Injected && found.Stale == count.Stale {
 		return found
 	}

@@ -39,15 +39,20 @@ type Config struct {
 	Replica string
 	// Record writes an Event, of type Warning or Normal. It does not block.
 	Record func(object corev1.ObjectReference, warning bool, reason, note string)
-	// Pods returns the last counts of pods by the name of the SidecarProfile. It may be nil.
-	Pods func() map[string]v1alpha1.SidecarPodCounts
-	// Audits returns the results of the last audit by the name of the AdmissionPolicy. It is nil without
-	// audits: then the status of policies has none.
-	Audits func() map[string]v1alpha1.PolicyAudit
+	// Audits has the results of the last audit. It is nil without audits: then the status of policies has none.
+	Audits Audits
 	// Problems returns a line for each problem of this replica, which its Lease shows. It may be nil.
 	Problems func() []string
 	// Log gets a line for each problem.
 	Log *slog.Logger
+}
+
+// Audits has what the last audit found, nil before the first. The caller must not change it.
+type Audits interface {
+	// Counts returns the results by the name of the AdmissionPolicy.
+	Counts() map[string]v1alpha1.PolicyAudit
+	// Pods returns the numbers of pods by the name of the SidecarProfile.
+	Pods() map[string]v1alpha1.SidecarPodCounts
 }
 
 // Controller reports what this replica uses, and writes the status of custom

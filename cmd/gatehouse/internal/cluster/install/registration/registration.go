@@ -50,9 +50,6 @@ type Options struct {
 	// webhook that checks these objects themselves. Policies and profiles come and go
 	// then while the registration stays, so that it is made for any.
 	CustomResources bool
-	// CountPods adds the right to list pods in all namespaces, which serve
-	// --count-pods-every takes. It needs CustomResources.
-	CountPods bool
 	// Logouts adds the right to create and delete TokenRevocations, for serve
 	// --back-channel-logout. It needs CustomResources.
 	Logouts bool

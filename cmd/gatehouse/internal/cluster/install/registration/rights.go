@@ -89,7 +89,6 @@ func (o *Options) serve() string {
 	}
 	add(o.isByDirectory(), "--config DIR")
 	add(o.CustomResources, "--custom-resources")
-	add(o.CountPods, "--count-pods-every 5m")
 	add(o.Logouts, "--back-channel-logout 24h")
 	add(o.Managed, "--manage-registration")
 	add(true, "--in-cluster")

@@ -22,7 +22,6 @@ func withRights() map[string]Options {
 		"in default":                options(func(o *Options) { o.SelfSigned, o.Namespace = true, "default" }),
 		"by URL":                    options(withURL, func(o *Options) { o.CABundle, o.SelfSigned = nil, true }),
 		"of resources":              options(func(o *Options) { o.SelfSigned, o.CustomResources = true, true }),
-		"of resources, and pods":    options(func(o *Options) { o.SelfSigned, o.CustomResources, o.CountPods = true, true, true }),
 		"of resources, and logouts": options(func(o *Options) { o.SelfSigned, o.CustomResources, o.Logouts = true, true, true }),
 		"of resources, mounted":     options(func(o *Options) { o.CustomResources, o.Name = true, "gate" }),
 		"of resources, by URL":      options(withURL, func(o *Options) { o.CustomResources, o.Spec = true, spec() }),

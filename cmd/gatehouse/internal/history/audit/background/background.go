@@ -96,6 +96,7 @@ type Controller struct {
 
 	mu      sync.Mutex
 	counts  map[string]v1alpha1.PolicyAudit
+	pods    map[string]v1alpha1.SidecarPodCounts
 	details string
 }
 
@@ -119,6 +120,15 @@ func (c *Controller) Counts() map[string]v1alpha1.PolicyAudit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.counts
+}
+
+// Pods returns the numbers of pods of each SidecarProfile as of the last audit that read all pods, nil before the first. The caller must
+// not change it.
+func (c *Controller) Pods() map[string]v1alpha1.SidecarPodCounts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.pods
 }
 
 // Details returns the state of audits in this replica, on one line.
@@ -203,7 +213,7 @@ type end struct {
 // once audits once. Attempt is 1 after a success.
 func (c *Controller) once(ctx context.Context, active *Active, attempt int) end {
 	began := c.cfg.Now()
-	findings := openreports.New()
+	findings := newFindings(active)
 	limited, cancel := context.WithTimeout(ctx, max(minDeadline, c.cfg.Every))
 	outcome, err := active.Audit(limited, findings, c.pace)
 	cancel()
@@ -300,7 +310,7 @@ func hint(err error) string {
 }
 
 // publish makes the result of an audit known.
-func (c *Controller) publish(ctx context.Context, active *Active, findings *openreports.Findings, outcome *audit.Outcome, began time.Time) {
+func (c *Controller) publish(ctx context.Context, active *Active, findings *findings, outcome *audit.Outcome, began time.Time) {
 	counts, total := findings.Policies(), openreports.Counts{}
 	for of, n := range counts {
 		total.Fail, total.Warn, total.Error = total.Fail+n.Fail, total.Warn+n.Warn, total.Error+n.Error
@@ -320,7 +330,7 @@ func (c *Controller) publish(ctx context.Context, active *Active, findings *open
 	c.metrics.publish(result{
 		policies: active.Policies, counts: counts, outcome: outcome, objects: objects, took: c.cfg.Now().Sub(began), at: c.cfg.Now(), changes: changes,
 	}, err == nil || errors.Is(err, openreports.ErrUnserved))
-	c.setCounts(policyAudits(active, counts, outcome, began))
+	c.setCounts(policyAudits(active, counts, outcome, began), findings.podCounts(outcome, began))
 	text := ""
 	if err != nil {
 		text = ", not all reports are written: " + diagnostic.OneLine(truncate.Bytes(err.Error(), maxError))
@@ -354,10 +364,13 @@ func (c *Controller) write(ctx context.Context, reports []reportsv1alpha1.Report
 	return changes, err
 }
 
-// setCounts sets the counts for the status of policies.
-func (c *Controller) setCounts(counts map[string]v1alpha1.PolicyAudit) {
+// setCounts sets the counts for the status of policies and profiles. Without those of pods, the earlier ones stay.
+func (c *Controller) setCounts(counts map[string]v1alpha1.PolicyAudit, pods map[string]v1alpha1.SidecarPodCounts) {
 	c.mu.Lock()
 	c.counts = counts
+	if pods != nil {
+		c.pods = pods
+	}
 	c.mu.Unlock()
 	c.cfg.Changed()
 }

@@ -47,6 +47,8 @@ type site struct {
 	err         error
 	takes       time.Duration
 	load        float64
+	// injection has the state of the sidecars of each pod, for each profile.
+	injection map[string][]audit.Injection
 	// works is what an audit says that it worked before its pause, 100 ms if it is 0.
 	works   time.Duration
 	began   []time.Time
@@ -105,7 +107,7 @@ func (s *site) active() *background.Active {
 		return nil
 	}
 	return &background.Active{
-		Fingerprint: s.fingerprint, Policies: []openreports.Policy{limits, {Kind: "AdmissionPolicy", Name: "owners"}}, Audit: s.audit,
+		Fingerprint: s.fingerprint, Policies: []openreports.Policy{limits, {Kind: "AdmissionPolicy", Name: "owners"}, {Kind: "SidecarProfile", Name: "logs"}}, Audit: s.audit,
 		Concerns: func(policy string, r *audit.Coverage) bool { return policy == "owners" && r.Resource == "secrets" },
 	}
 }
@@ -113,12 +115,17 @@ func (s *site) active() *background.Active {
 func (s *site) audit(ctx context.Context, sink audit.Sink, pace func(context.Context, time.Duration) error) (*audit.Outcome, error) {
 	s.mu.Lock()
 	s.began = append(s.began, time.Now())
-	violations, outcome, failure, takes, works := s.violations, s.outcome, s.err, s.takes, cmp.Or(s.works, 100*time.Millisecond)
+	violations, outcome, failure, takes, works, injection := s.violations, s.outcome, s.err, s.takes, cmp.Or(s.works, 100*time.Millisecond), s.injection
 	s.mu.Unlock()
 	for i := range violations {
 		o := audit.Object{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Namespace: "shop", Name: fmt.Sprintf("pod-%d", i)}
 		sink.Object(o)
 		sink.Result(audit.Result{Object: o, Status: audit.Fail, Kind: limits.Kind, Policy: limits.Name, Rule: "validations[0]", Message: "no limit"})
+	}
+	for profile, states := range injection {
+		for _, state := range states {
+			sink.Injection(audit.Object{}, profile, state)
+		}
 	}
 	start := time.Now()
 	if err := pace(ctx, works); err != nil {
@@ -185,6 +192,31 @@ func (s *site) writes() int {
 	return len(s.Requests(func(r *fakeapi.Request) bool {
 		return r.Verb == "patch" || r.Verb == "delete" || r.Verb == "create" || r.Verb == "update"
 	}))
+}
+
+// TestPods: an audit counts the pods of the active profiles, unless it could not read all pods.
+func TestPods(t *testing.T) {
+	t.Parallel()
+	inSite(t, served(), func(t *testing.T, s *site, _ func()) {
+		pods := audit.Coverage{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Complete: true}
+		s.set(func() {
+			s.outcome.Coverage = []audit.Coverage{pods}
+			s.injection = map[string][]audit.Injection{
+				"logs": {audit.Current, audit.Current, audit.Stale, audit.Missing, audit.Extra, audit.Declined}, "of-a-tenant": {audit.Extra},
+			}
+		})
+		time.Sleep(5 * time.Minute)
+		counted := s.c.Pods()["logs"]
+		if counted.Matched != 4 || counted.Injected != 4 || counted.Stale != 1 || counted.CountedAt.IsZero() || len(s.c.Pods()) != 1 {
+			t.Errorf("%+v", s.c.Pods())
+		}
+		pods.Complete, pods.Right = false, "list pods"
+		s.set(func() { s.outcome.Coverage, s.injection, s.fingerprint = []audit.Coverage{pods}, nil, "2" })
+		time.Sleep(5 * time.Minute)
+		if s.audits() != 2 || s.c.Pods()["logs"] != counted {
+			t.Errorf("after %d audits: %+v", s.audits(), s.c.Pods())
+		}
+	})
 }
 
 // TestChange: a change of policies leads to an audit soon, and many changes do not lead to many.

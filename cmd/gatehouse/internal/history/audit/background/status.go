@@ -2,12 +2,15 @@ package background
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/openreports"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -60,4 +63,52 @@ func few(reasons []string) []string {
 		all = append(all, truncate.Bytes(diagnostic.OneLine(reason), maxReason))
 	}
 	return all
+}
+
+// findings are those of an audit, with the numbers of pods of the active profiles: anybody can write the names of others into a pod.
+type findings struct {
+	*openreports.Findings
+	pods map[string]v1alpha1.SidecarPodCounts
+}
+
+func newFindings(active *Active) *findings {
+	f := &findings{openreports.New(), map[string]v1alpha1.SidecarPodCounts{}}
+	for _, p := range active.Policies {
+		if p.Kind == admit.InjectionKind {
+			f.pods[p.Name] = v1alpha1.SidecarPodCounts{}
+		}
+	}
+	return f
+}
+
+// Injection implements audit.Sink.
+func (f *findings) Injection(_ audit.Object, profile string, state audit.Injection) {
+	n, isActive := f.pods[profile]
+	if !isActive {
+		return
+	}
+	if state == audit.Current || state == audit.Stale || state == audit.Missing {
+		n.Matched++
+	}
+	if state == audit.Current || state == audit.Stale || state == audit.Extra {
+		n.Injected++
+	}
+	if state == audit.Stale {
+		n.Stale++
+	}
+	f.pods[profile] = n
+}
+
+// podCounts returns the numbers of pods, nil if not all pods were read.
+func (f *findings) podCounts(outcome *audit.Outcome, at time.Time) map[string]v1alpha1.SidecarPodCounts {
+	if !slices.ContainsFunc(outcome.Coverage, func(c audit.Coverage) bool {
+		return c.GroupResource() == schema.GroupResource{Resource: "pods"} && c.Complete
+	}) {
+		return nil
+	}
+	for name, n := range f.pods {
+		n.CountedAt = metav1.NewTime(at)
+		f.pods[name] = n
+	}
+	return f.pods
 }
