@@ -195,9 +195,8 @@ func TestWhatIsActive(t *testing.T) {
 			objects: []string{strings.Replace(native, "spec: {", "spec: {paramKind: {apiVersion: v1, kind: Secret}, ", 1), strings.Replace(bound, "validationActions", "paramRef: {name: p, namespace: default, parameterNotFoundAction: Deny}, validationActions", 1)},
 			says:    `spec.paramRef: there is no Secret "p" in namespace "default"`,
 		},
-		"a policy of the cluster is off": {servers: servers{documents: none}, objects: []string{native, bound}, input: unlabelledMap, args: []string{"--native=false"}, code: cli.ExitYes, says: "note: the admission policies of the cluster itself are not considered (--native=false)", shown: "(--native=false)"},
-		"a broken exception":             {servers: servers{documents: none}, objects: []string{teamPolicy, brokenException}, input: labelledMap, code: cli.ExitYes, says: "PolicyException/gatehouse-system/broken: it has errors", shown: "has errors"},
-		"no right to these":              {servers: servers{documents: none, noRight: "validatingadmissionpolicies"}, objects: []string{native, bound}, input: labelledMap, code: cli.ExitUnknown, says: "missing right: list validatingadmissionpolicies.admissionregistration.k8s.io", shown: "missing right: list validatingadmissionpolicies"},
+		"a broken exception": {servers: servers{documents: none}, objects: []string{teamPolicy, brokenException}, input: labelledMap, code: cli.ExitYes, says: "PolicyException/gatehouse-system/broken: it has errors", shown: "has errors"},
+		"no right to these":  {servers: servers{documents: none, noRight: "validatingadmissionpolicies"}, objects: []string{native, bound}, input: labelledMap, code: cli.ExitUnknown, says: "missing right: list validatingadmissionpolicies.admissionregistration.k8s.io", shown: "missing right: list validatingadmissionpolicies"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -247,7 +246,6 @@ func TestMutatingPoliciesOfACluster(t *testing.T) {
 		says    string
 	}{
 		"they change it":         {policy("blue", "blue"), []string{"check"}, cli.ExitYes, "1 admitted"},
-		"they are off":           {policy("blue", "blue"), []string{"check", "--native=false"}, cli.ExitNo, "team"},
 		"the order matters":      {both, []string{"check"}, cli.ExitUnknown, `MutatingAdmissionPolicy "blue" and "green" give different results in different orders at /metadata/labels/team`},
 		"what they make of it":   {policy("blue", "blue"), []string{"mutate"}, cli.ExitYes, "team: blue"},
 		"what depends on orders": {both, []string{"mutate"}, cli.ExitUnknown, "it depends on the order, which the API server does not define"},
@@ -295,7 +293,7 @@ func TestLintCluster(t *testing.T) {
 		"a directory":               {objects: []string{odd}, args: []string{"--config", fine}, says: "0 errors, 0 warnings in "},
 		"a directory beside it":     {objects: []string{strings.Replace(odd, "name: team", "name: odd", 1)}, args: []string{"--config", fine, "--with-cluster"}, says: strings.Replace(warning, "/team", "/odd", 1)},
 		"a directory with an error": {objects: []string{teamPolicy}, args: []string{"--config", wrong}, code: cli.ExitNo, says: "p.yaml:"},
-		"flags without a cluster":   {args: []string{"--config", fine, "--kubeconfig", "", "--partial"}, code: cli.ExitUnknown, says: "--with-cluster, --native and --partial need a cluster"},
+		"flags without a cluster":   {args: []string{"--config", fine, "--kubeconfig", "", "--partial"}, code: cli.ExitUnknown, says: "--with-cluster and --partial need a cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

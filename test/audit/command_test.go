@@ -120,11 +120,10 @@ func TestAudit(t *testing.T) {
 		"what is active":         {nil, slices.Concat(registries, replicas, native), 1},
 		"a candidate":            {[]string{"--config", "testdata/candidate"}, candidate, 1},
 		"a candidate beside it":  {[]string{"--config", "testdata/candidate", "--with-cluster"}, slices.Concat(registries, replicas, native, candidate), 1},
-		"no native policies":     {[]string{"--native=false"}, slices.Concat(registries, replicas), 1},
-		"one namespace":          {[]string{"-n", "shop", "--native=false"}, replicas, 0},
+		"one namespace":          {[]string{"-n", "shop"}, slices.Concat(replicas, native), 1},
 		"one kind":               {[]string{"--kind", "deployments.apps"}, replicas, 0},
-		"warnings too":           {[]string{"-n", "shop", "--native=false", "--fail-on", "warnings"}, replicas, 1},
-		"all violations allowed": {[]string{"--fail-on", "violations=100%"}, slices.Concat(registries, replicas, native), 0},
+		"warnings too":           {[]string{"-n", "shop", "--fail-on", "violations=1", "--fail-on", "warnings"}, slices.Concat(replicas, native), 1},
+		"all violations allowed": {[]string{"--fail-on", "violations=1000"}, slices.Concat(registries, replicas, native), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, got := audited(t, s.admin, c.args...)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
@@ -29,10 +28,10 @@ type SourceFlags struct {
 	ClusterFlags
 	// WithCluster is for a directory beside what is active in the cluster.
 	WithCluster bool
-	// native is for the cluster's own admission policies, if it is given, and partial accepts that the documents of the servers are not known.
-	native, partial bool
-	// flags are those of the command.
-	flags *pflag.FlagSet
+	// partial accepts that the documents of the servers are not known.
+	partial bool
+	// hasFlags is false for a program that adds no flags.
+	hasFlags bool
 	// optional reports whether the command does without a cluster.
 	optional bool
 }
@@ -40,21 +39,15 @@ type SourceFlags struct {
 // active reports whether what is active in the cluster decides, and not documents in its place.
 func (f *SourceFlags) active(dir string) bool { return dir == "" || f.WithCluster }
 
-// isNativeGiven reports whether --native was given.
-func (f *SourceFlags) isNativeGiven() bool { return f.flags != nil && f.flags.Changed("native") }
-
-// Native reports whether the cluster's own admission policies decide.
-func (f *SourceFlags) Native(dir string) bool {
-	return f.native || f.flags != nil && f.active(dir) && !f.isNativeGiven()
-}
+// native reports whether the cluster's own admission policies decide.
+func (f *SourceFlags) native(dir string) bool { return f.hasFlags && f.active(dir) }
 
 // Add adds the flags.
 func (f *SourceFlags) Add(cmd *cobra.Command) {
 	f.ClusterFlags.Add(cmd)
-	f.flags = cmd.Flags()
-	f.flags.BoolVar(&f.WithCluster, "with-cluster", false, "decide by what is active in the cluster too, beside --config; a document replaces an object of its kind and name")
-	f.flags.BoolVar(&f.native, "native", false, "decide by the cluster's own admission policies, mutating and validating, too (default: unless --config decides in place of what is active)")
-	f.flags.BoolVar(&f.partial, "partial", false, "decide although the documents of the servers' own --config cannot be read from the cluster")
+	f.hasFlags = true
+	cmd.Flags().BoolVar(&f.WithCluster, "with-cluster", false, "decide by what is active in the cluster too, beside --config; a document replaces an object of its kind and name")
+	cmd.Flags().BoolVar(&f.partial, "partial", false, "decide although the documents of the servers' own --config cannot be read from the cluster")
 }
 
 // ClusterFlagNames are the names of the flags that name a cluster.
@@ -71,8 +64,8 @@ func (f *SourceFlags) AddBeside(cmd *cobra.Command, value *string, unless ...str
 // Check returns what is wrong with the flags beside a directory, "" for none.
 func (f *SourceFlags) Check(dir string) error {
 	err := f.ClusterFlags.Check()
-	if (f.WithCluster || f.native || f.partial) && !f.Given() && f.optional {
-		err = errors.Join(err, errors.New("--with-cluster, --native and --partial need a cluster (hint: --context NAME)"))
+	if (f.WithCluster || f.partial) && !f.Given() && f.optional {
+		err = errors.Join(err, errors.New("--with-cluster and --partial need a cluster (hint: --context NAME)"))
 	}
 	if f.WithCluster && dir == "" {
 		err = errors.Join(err, errors.New("--with-cluster is for --config: without a directory what is active in the cluster decides"))
@@ -85,9 +78,6 @@ func (f *SourceFlags) Arguments(withCluster bool) []string {
 	words := f.ClusterFlags.Arguments()
 	if withCluster {
 		words = append(words, "--with-cluster")
-	}
-	if f.isNativeGiven() {
-		words = append(words, fmt.Sprintf("--native=%t", f.native))
 	}
 	if f.partial {
 		words = append(words, "--partial")
@@ -110,12 +100,6 @@ func (f *SourceFlags) Describe(dir string) string {
 		text = InertName(dir) + " beside " + text
 	case dir != "":
 		text = InertName(dir) + " in " + where
-	}
-	switch native := f.Native(dir); {
-	case native && !f.active(dir):
-		text += ", with its own admission policies"
-	case !native && f.active(dir) && f.flags != nil:
-		text += ", without its own admission policies"
 	}
 	return text
 }
@@ -169,7 +153,7 @@ func (f *SourceFlags) Open(ctx context.Context, dir string) (*Source, error) {
 	}
 	out := &Source{Access: access, Once: c.Once(ctx), flags: f, dir: dir, close: c.Close}
 	inspect := config.InspectBeside
-	if dir != "" && !f.WithCluster && !f.Native(dir) {
+	if !f.active(dir) {
 		inspect = config.Inspect
 	}
 	out.Documents, out.Found = inspect(dir)
@@ -183,12 +167,12 @@ func (s *Source) Close() { s.close() }
 // is compiled.
 func (s *Source) Load(ctx context.Context, prepare func(*config.Config)) (*resolve.CommandConfig, error) {
 	documents := s.Documents
-	if s.flags.flags != nil && s.flags.active(s.dir) && s.Found.Err() == nil {
+	if s.flags.native(s.dir) && s.Found.Err() == nil {
 		documents = s.withServers(ctx)
 	}
 	loaded, err := resolve.ForCommand(resolve.CommandSources{
 		Dir: s.dir, Documents: documents, Found: s.Found, Cluster: s.Once,
-		Custom: s.flags.active(s.dir), Native: s.flags.Native(s.dir), Prepare: prepare,
+		Custom: s.flags.active(s.dir), Native: s.flags.native(s.dir), Prepare: prepare,
 	})
 	return loaded, s.Explain(err)
 }
@@ -273,9 +257,6 @@ func (s *Source) Describe() string {
 func (s *Source) Unconsidered() (left []error) {
 	if s.flags.partial && s.unconsidered != nil {
 		left = append(left, s.unconsidered)
-	}
-	if s.flags.active(s.dir) && !s.flags.Native(s.dir) {
-		left = append(left, errors.New("the admission policies of the cluster itself are not considered (--native=false)"))
 	}
 	return left
 }

@@ -11,17 +11,16 @@ import (
 // Threshold is a value of --fail-on: how many there may be of something.
 type Threshold struct {
 	Name string
-	// most is how many are allowed, or how many percent.
-	most    float64
-	percent bool
+	most int64
 }
 
-// Thresholds is --fail-on: NAME, NAME=N or NAME=N%, repeatable.
+// Thresholds is --fail-on: NAME or NAME=N, repeatable.
 type Thresholds struct {
 	// Names are the names that are accepted, and What is what is counted, as "reviews".
 	Names []string
 	What  string
-	list  []Threshold
+
+	list []Threshold
 }
 
 // List returns the thresholds that were given. Those of defaults apply with a limit of zero unless one of their name is
@@ -49,40 +48,28 @@ func (t *Thresholds) String() string {
 }
 
 // Type implements pflag.Value.
-func (*Thresholds) Type() string { return "name[=N|N%]" }
+func (*Thresholds) Type() string { return "name[=N]" }
 
 // Set implements pflag.Value. It adds a threshold.
 func (t *Thresholds) Set(value string) error {
 	name, limit, limited := strings.Cut(value, "=")
 	if !slices.Contains(t.Names, name) {
-		return fmt.Errorf("must be NAME, NAME=N or NAME=N%%, and NAME one of %s", strings.Join(t.Names, ", "))
+		return fmt.Errorf("must be NAME or NAME=N, and NAME one of %s", strings.Join(t.Names, ", "))
 	}
 	one := Threshold{Name: name}
 	if limited {
-		number, percent := strings.CutSuffix(limit, "%")
-		most, err := strconv.ParseFloat(number, 64)
-		if strings.Trim(number, "0123456789.") != "" || err != nil || percent && most > 100 || !percent && strings.Contains(number, ".") {
-			return errors.New("the limit must be a number of " + t.What + ", or a percentage from 0% to 100%")
+		most, err := strconv.ParseUint(limit, 10, 63)
+		if err != nil {
+			return errors.New("the limit must be a number of " + t.What)
 		}
-		one.most, one.percent = most, percent
+		one.most = int64(most)
 	}
-	t.list = append(slices.DeleteFunc(t.list, func(other Threshold) bool { return other.Name == name && other.percent == one.percent }), one)
+	t.list = append(slices.DeleteFunc(t.list, func(other Threshold) bool { return other.Name == name }), one)
 	return nil
 }
 
 // Limit returns what is allowed.
-func (t Threshold) Limit() string {
-	text := strconv.FormatFloat(t.most, 'f', -1, 64)
-	if t.percent {
-		text += "%"
-	}
-	return text
-}
+func (t Threshold) Limit() string { return strconv.FormatInt(t.most, 10) }
 
-// IsExceeded reports whether n of all are more than is allowed.
-func (t Threshold) IsExceeded(n, all int64) bool {
-	if t.percent {
-		return 100*float64(n) > t.most*float64(all)
-	}
-	return float64(n) > t.most
-}
+// IsExceeded reports whether n is more than is allowed.
+func (t Threshold) IsExceeded(n int64) bool { return n > t.most }

@@ -19,7 +19,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/summary"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
@@ -54,7 +53,7 @@ It changes nothing.
 
 Without --config it decides by what is active in the cluster: custom resources, the
 documents that the running servers have in their own --config, and the cluster's own
-admission policies (not with --native=false). With --config it decides by
+admission policies. With --config it decides by
 the documents of a directory in their place, to see what a new policy would break;
 with --with-cluster too, by both. Namespaces and params come from the cluster. If
 the servers cannot be asked, the audit is not complete unless --partial is set.
@@ -106,7 +105,7 @@ that fails; otherwise 0.`,
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "audit only objects in these namespaces, as in shop,pay; repeatable; objects in no namespace are left out")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "audit only these kinds, as in Pod or deployments.apps; repeatable")
 	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces whose objects the API server does not send to Gatehouse, and which are not audited; repeatable")
-	flags.Var(&f.failOn, "fail-on", "exit with code 1 if there are more than N objects, or N%, of this kind: "+strings.Join(f.failOn.Names, ", ")+"; repeatable (default violations=0)")
+	flags.Var(&f.failOn, "fail-on", "exit with code 1 if there are more than N objects of this kind: "+strings.Join(f.failOn.Names, ", ")+"; repeatable (default violations=0)")
 	cli.AddOutputFlag(cmd, &f.output, outputs()...)
 	return cmd
 }
@@ -153,7 +152,7 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	out := bufio.NewWriter(s.Out)
-	aggregator := summary.New(examples, profileNames(loaded)...)
+	aggregator := summary.New(examples)
 	var sink audit.Sink = aggregator
 	if f.output == "ndjson" {
 		sink = &lines{Sink: aggregator, out: out}
@@ -197,16 +196,6 @@ func (f *auditFlags) writeDiagnostics(out io.Writer, found diagnostic.List) {
 		}
 		_, _ = fmt.Fprintln(out, string(d.Severity)+": "+cli.OneLine(d.String()))
 	}
-}
-
-// profileNames returns the profiles of a configuration.
-func profileNames(loaded *resolve.CommandConfig) []string {
-	profiles := loaded.Config.Sidecar.Profiles
-	names := make([]string, len(profiles))
-	for i := range profiles {
-		names[i] = profiles[i].Name
-	}
-	return names
 }
 
 // grouped returns a number with commas between groups of digits.

@@ -143,7 +143,7 @@ func (r *report) addStop(ctx context.Context, err error) {
 // conclude decides on the result.
 func (r *report) conclude(limits *cli.Thresholds) {
 	for _, t := range limits.List(violationsName) {
-		if n := r.count(t.Name); t.IsExceeded(n, r.Objects) {
+		if n := r.count(t.Name); t.IsExceeded(n) {
 			r.failed = append(r.failed, t)
 			r.Exceeded = append(r.Exceeded, fmt.Sprintf("%s: %s of %s, allowed is %s", t.Name, grouped(n), countOf(r.Objects, "object"), t.Limit()))
 		}
@@ -246,11 +246,11 @@ func exampleLabel(x *summary.Example) string {
 	}
 }
 
-// namesText returns names with their numbers on one line, the most frequent first, at most mostNames of them. More is the
-// number of objects of names that are not known.
-func namesText(list []summary.Named, more int64) string {
+// namesText returns names with their numbers on one line, the most frequent first, at most mostNames of them.
+func namesText(list []summary.Named) string {
 	list = slices.SortedStableFunc(slices.Values(list), func(a, b summary.Named) int { return -cmp.Compare(a.Objects, b.Objects) })
 	parts := make([]string, 0, mostNames+1)
+	more := int64(0)
 	for i, one := range list {
 		if i >= mostNames {
 			more += one.Objects

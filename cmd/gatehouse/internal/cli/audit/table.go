@@ -34,15 +34,12 @@ func (r *report) print(out io.Writer) {
 		line("")
 		printRules(line, rules)
 	}
-	if r.MoreRules > 0 {
-		line("and %s of further rules", countOf(r.MoreRules, "result"))
-	}
 	if len(changes) > 0 {
 		line("")
 		line("%8s  %s", "CHANGE", "POLICY")
 		for i := range changes {
 			line("%8s  %s", grouped(changes[i].Change), ruleTitle(changes[i].Kind, changes[i].Policy, changes[i].Rule))
-			printDetails(line, &changes[i].Where, changes[i].Examples)
+			printDetails(line, changes[i].Namespaces, changes[i].Examples)
 		}
 	}
 	r.printInjection(line)
@@ -75,13 +72,13 @@ func printRules(line func(string, ...any), rules []summary.Rule) {
 	for i := range rules {
 		one := &rules[i]
 		line(row, grouped(one.Fail), grouped(one.Warn), grouped(one.Error), grouped(one.Excepted), ruleTitle(one.Kind, one.Policy, one.Rule))
-		printDetails(line, &one.Where, one.Examples)
+		printDetails(line, one.Namespaces, one.Examples)
 	}
 }
 
 // printDetails writes where objects are, and examples.
-func printDetails(line func(string, ...any), w *summary.Where, examples []summary.Example) {
-	if text := namesText(w.Namespaces, w.MoreNamespaces); text != "" {
+func printDetails(line func(string, ...any), namespaces []summary.Named, examples []summary.Example) {
+	if text := namesText(namespaces); text != "" {
 		line("%10sin        %s", "", text)
 	}
 	for i := range examples {
@@ -108,10 +105,7 @@ func (r *report) printInjection(line func(string, ...any)) {
 			cells = append(cells, grouped(p.States[state]))
 		}
 		line(row, append(cells, cli.InertName(p.Profile))...)
-		printDetails(line, &p.Where, p.Examples)
-	}
-	if r.MoreProfiles > 0 {
-		line("and %s with profiles that are not in the configuration", countOf(r.MoreProfiles, "object"))
+		printDetails(line, p.Namespaces, p.Examples)
 	}
 }
 
@@ -121,7 +115,7 @@ func (r *report) printExceptions(line func(string, ...any)) {
 		return
 	}
 	line("")
-	line("exceptions in use: %s", namesText(r.Exceptions, r.MoreExceptions))
+	line("exceptions in use: %s", namesText(r.Exceptions))
 }
 
 // printUnjudged writes what was not judged, and why.

@@ -72,7 +72,7 @@ and fetches nothing. What is piped has the paths in helm's "# Source:" comments;
 
 With --context, --kubeconfig or --in-cluster it decides by what is active in that
 cluster: custom resources, the documents that the running servers have in their own
---config, and its own admission policies (not with --native=false), with its
+--config, and its own admission policies, with its
 namespaces, params and CustomResourceDefinitions. --config then decides in place of
 what is active, or beside it with --with-cluster. If the servers cannot be asked,
 nothing is certainly admitted unless --partial is set.

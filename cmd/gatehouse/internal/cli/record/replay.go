@@ -1,7 +1,6 @@
 package record
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,17 +12,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/replay"
 )
 
-// recorded is the value of --config and --against for the configurations that a recording holds.
+// recorded is the value of --config for the configurations that a recording holds.
 const recorded = "recorded"
 
 // replayFlags are the flags of replay.
 type replayFlags struct {
-	config, against string
-	filter          reviewFilter
-	show            string
-	all             bool
-	failOn          cli.Thresholds
-	output          string
+	config string
+	filter reviewFilter
+	show   string
+	all    bool
+	failOn cli.Thresholds
+	output string
 }
 
 // NewReplayCommand returns the command "gatehouse replay".
@@ -37,9 +36,9 @@ answers differ: whom a change of a policy or profile would have affected.
 
 A RECORDING is a file of 'gatehouse record get', or a directory that 'gatehouse serve
 --record' writes to. --config is the candidate. It is compared with the recorded
-answers, or with those of --against. Without --config, or with --config recorded,
-reviews are decided by the configuration that the recording holds: what
-differs then comes from this version of the program (upgrade preview).
+answers. Without --config, or with --config recorded, reviews are decided by the
+configuration that the recording holds: what differs then comes from this version of
+the program (upgrade preview).
 
   newly-refused        the request was admitted, and would be refused
   newly-admitted       the reverse
@@ -55,10 +54,9 @@ are not recorded.
   -o table  text for a terminal (the default)
   -o json   the same for programs
 
---fail-on NAME[=N|N%] sets when the exit code is 1; it can be given several
-times. NAME is one of the changes above, or changed for any of them (the default),
-or undecided. More than N reviews, or more than N percent of them, fail; N is 0 by
-default.
+--fail-on NAME[=N] sets when the exit code is 1; it can be given several times. NAME is
+one of the changes above, or changed for any of them (the default), or undecided. More
+than N reviews fail; N is 0 by default.
 
 Exit codes: 0 no answer differs; 1 an answer differs, or the limits of --fail-on are
 exceeded; 2 bad usage, a recording that cannot be read to its end, or no review that
@@ -92,11 +90,10 @@ can be decided.`,
 	}
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents to try, or 'recorded' for the configuration of the recording")
 	flags := cmd.Flags()
-	flags.StringVar(&f.against, "against", "", "directory of documents to compare with in place of the recorded answers, or 'recorded'")
 	f.filter.add(cmd, "replay")
 	flags.StringVar(&f.show, "show", "", "show one review, by its ID or the beginning of it")
 	flags.BoolVar(&f.all, "all", false, "with --show: list every policy, and all expressions")
-	flags.Var(&f.failOn, "fail-on", "fail if there are more than N reviews, or N%, of this change; repeatable (default changed=0)")
+	flags.Var(&f.failOn, "fail-on", "fail if there are more than N reviews of this change; repeatable (default changed=0)")
 	cli.AddOutputFlag(cmd, &f.output, "table", "json")
 	return cmd
 }
@@ -115,18 +112,18 @@ func (f *replayFlags) run(ctx context.Context, s cli.Streams, args []string) err
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	candidate, err := candidateOf("--config", cmp.Or(f.config, recorded))
-	if err != nil {
-		return err
-	}
-	var against *replay.Candidate
-	if f.against != "" {
-		if against, err = candidateOf("--against", f.against); err != nil {
+	candidate := replay.Recorded()
+	if f.config != "" && f.config != recorded {
+		err := cli.CheckDir("--config", f.config)
+		if err == nil {
+			candidate, err = replay.Load(f.config)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	if f.show != "" {
-		return f.showReview(ctx, s, sources, candidate, against)
+		return f.showReview(ctx, s, sources, candidate)
 	}
 	progress, begin := cli.NewLiveLine(s.Err), time.Now()
 	var keep func(*replay.Subject) bool
@@ -134,7 +131,7 @@ func (f *replayFlags) run(ctx context.Context, s cli.Streams, args []string) err
 		keep = f.filter.matches
 	}
 	report, err := replay.Run(ctx, replay.Options{
-		Sources: sources, Candidate: candidate, Against: against, Keep: keep,
+		Sources: sources, Candidate: candidate, Keep: keep,
 		Progress: func(reviews int64) {
 			progress.Show(func() string {
 				return fmt.Sprintf("%d reviews, %.0f/s", reviews, float64(reviews)/time.Since(begin).Seconds())
@@ -153,15 +150,4 @@ func (f *replayFlags) run(ctx context.Context, s cli.Streams, args []string) err
 		return err
 	}
 	return out.exit()
-}
-
-// candidateOf returns the configuration that a flag names.
-func candidateOf(flag, value string) (*replay.Candidate, error) {
-	if value == recorded {
-		return replay.Recorded(), nil
-	}
-	if err := cli.CheckDir(flag, value); err != nil {
-		return nil, err
-	}
-	return replay.Load(value)
 }

@@ -23,9 +23,8 @@ const oneStep = "A replay is one step: it does not know what clients would have 
 
 // replayReport is the JSON output of replay.
 type replayReport struct {
-	// Candidate and Against are what was compared. Against is "" for the recorded answers.
+	// Candidate is what was compared with the recorded answers.
 	Candidate string `json:"candidate"`
-	Against   string `json:"against,omitempty"`
 
 	*replay.Report
 
@@ -41,10 +40,10 @@ type replayReport struct {
 
 func newReplayReport(f *replayFlags, report *replay.Report) *replayReport {
 	r := &replayReport{
-		Candidate: cmp.Or(f.config, recorded), Against: f.against, Report: report, UndecidedReviews: report.UndecidedReviews(), Limits: oneStep,
+		Candidate: cmp.Or(f.config, recorded), Report: report, UndecidedReviews: report.UndecidedReviews(), Limits: oneStep,
 	}
 	for _, t := range thresholdsOf(&f.failOn) {
-		if n := countOf(t.Name, report); t.IsExceeded(n, report.Reviews) {
+		if n := countOf(t.Name, report); t.IsExceeded(n) {
 			r.failed = append(r.failed, t)
 			r.Exceeded = append(r.Exceeded, fmt.Sprintf("%s: %d of %s, allowed is %s", t.Name, n, diagnostic.Count(int(report.Reviews), "review"), t.Limit()))
 		}
@@ -186,17 +185,11 @@ func answerText(a *replay.Answer) string {
 
 // comparison says what was compared.
 func (r *replayReport) comparison() string {
-	name := func(of string) string {
-		if of == recorded {
-			return "the recorded configuration"
-		}
-		return cli.InertName(of)
+	name := cli.InertName(r.Candidate)
+	if r.Candidate == recorded {
+		name = "the recorded configuration"
 	}
-	with := "the recorded answers"
-	if r.Against != "" {
-		with = name(r.Against)
-	}
-	return name(r.Candidate) + " compared with " + with
+	return name + " compared with the recorded answers"
 }
 
 // printCounts writes a row for each number of reviews, with its share.
@@ -256,10 +249,6 @@ func (r *replayReport) print(out io.Writer) {
 			line("             before: %s", answerText(x.Before))
 			line("             after:  %s", answerText(x.After))
 		}
-	}
-	if r.MoreGroups > 0 {
-		line("")
-		line("%s in further groups", diagnostic.Count(int(r.MoreGroups), "changed review"))
 	}
 	if len(r.Notes) > 0 {
 		line("")

@@ -21,11 +21,10 @@ import (
 // replayedReview is the JSON output of replay --show.
 type replayedReview struct {
 	Review replay.Subject `json:"review"`
-	// Before and After are the answers. UndecidedBefore and Undecided are why the replay cannot decide.
-	Before          *replay.Answer `json:"before,omitempty"`
-	UndecidedBefore string         `json:"undecidedBefore,omitempty"`
-	After           *replay.Answer `json:"after,omitempty"`
-	Undecided       string         `json:"undecided,omitempty"`
+	// Before and After are the answers. Undecided is why the replay cannot decide.
+	Before    *replay.Answer `json:"before,omitempty"`
+	After     *replay.Answer `json:"after,omitempty"`
+	Undecided string         `json:"undecided,omitempty"`
 	// Diff is the difference between the objects that the two answers make of that of the request, as YAML.
 	Diff string `json:"diff,omitempty"`
 	// Profiles and Policies explain the answer of the candidate.
@@ -51,7 +50,7 @@ type replayedProfile struct {
 const mostFound = 100
 
 // showReview shows one review.
-func (f *replayFlags) showReview(ctx context.Context, s cli.Streams, sources []replay.Source, candidate, against *replay.Candidate) error {
+func (f *replayFlags) showReview(ctx context.Context, s cli.Streams, sources []replay.Source, candidate *replay.Candidate) error {
 	found, damaged := replay.Find(ctx, sources, f.show, mostFound)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -60,11 +59,11 @@ func (f *replayFlags) showReview(ctx context.Context, s cli.Streams, sources []r
 	if err != nil {
 		return errors.Join(err, damaged)
 	}
-	shown := newReplayedReview(ctx, item, candidate, against)
+	shown := newReplayedReview(ctx, item, candidate)
 	if err := cli.WriteReport(s.Out, f.output, shown, func(out io.Writer) { shown.print(out, f.all) }); err != nil {
 		return err
 	}
-	if shown.Undecided != "" || shown.UndecidedBefore != "" {
+	if shown.Undecided != "" {
 		return &cli.ExitError{Code: cli.ExitUnknown}
 	}
 	return nil
@@ -86,14 +85,10 @@ func (f *replayFlags) choose(found []*replay.Item) (*replay.Item, error) {
 	return found[0], nil
 }
 
-func newReplayedReview(ctx context.Context, item *replay.Item, candidate, against *replay.Candidate) *replayedReview {
-	was := replay.Explanation{Answer: item.Recorded()}
-	if against != nil {
-		was = against.Explain(ctx, item)
-	}
-	is := candidate.Explain(ctx, item)
+func newReplayedReview(ctx context.Context, item *replay.Item, candidate *replay.Candidate) *replayedReview {
+	was, is := item.Recorded(), candidate.Explain(ctx, item)
 	out := &replayedReview{
-		Review: item.Subject(), Before: was.Answer, UndecidedBefore: was.Undecided, After: is.Answer, Undecided: is.Undecided, Limits: oneStep,
+		Review: item.Subject(), Before: was, After: is.Answer, Undecided: is.Undecided, Limits: oneStep,
 	}
 	if is.Policy != nil {
 		out.Policies, out.violations = is.Policy.Evaluations, is.Policy.Violations
@@ -107,8 +102,8 @@ func newReplayedReview(ctx context.Context, item *replay.Item, candidate, agains
 			out.Profiles = append(out.Profiles, replayedProfile{v.Profile, v.Reason, v.Detail, v.Revision, decision.ProfileSteps(v)})
 		}
 	}
-	if was.Answer != nil && is.Answer != nil && was.Answer.Patch != is.Answer.Patch {
-		out.Diff = patchDiff(item, was.Answer.Patch, is.Answer.Patch)
+	if is.Answer != nil && was.Patch != is.Answer.Patch {
+		out.Diff = patchDiff(item, was.Patch, is.Answer.Patch)
 	}
 	return out
 }
@@ -140,7 +135,7 @@ func (r *replayedReview) print(out io.Writer, all bool) {
 			line("  %-9s  %s", part[0], part[1])
 		}
 	}
-	printAnswer(line, "before", r.Before, r.UndecidedBefore)
+	printAnswer(line, "before", r.Before, "")
 	printAnswer(line, "after", r.After, r.Undecided)
 	for i := range r.violations {
 		line("  %s", decision.ViolationLine(&r.violations[i]))

@@ -9,21 +9,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
 )
 
-const (
-	// maxAnswerBytes bounds the answers of all examples.
-	maxAnswerBytes = 4 << 20
-	// maxNotes bounds the notes.
-	maxNotes = 50
-	// otherReasons is the reason of undecided reviews beyond MaxReasons.
-	otherReasons = "other reasons"
-)
-
-// Aggregator sums up results in bounded memory. It is for one goroutine.
+// Aggregator sums up results. It is for one goroutine.
 type Aggregator struct {
 	report Report
 	groups map[groupKey]*group
-	// answers is the bytes of answers that are kept.
-	answers int
 }
 
 type groupKey struct {
@@ -40,7 +29,7 @@ type group struct {
 
 // NewAggregator returns an empty Aggregator.
 func NewAggregator() *Aggregator {
-	return &Aggregator{report: Report{Changed: map[Change]int64{}}, groups: map[groupKey]*group{}}
+	return &Aggregator{report: Report{Changed: map[Change]int64{}, Undecided: map[string]int64{}}, groups: map[groupKey]*group{}}
 }
 
 // Add adds a result. It keeps the Result's strings and answers.
@@ -57,7 +46,7 @@ func (a *Aggregator) Add(r *Result) {
 	}
 	switch {
 	case r.Undecided != "":
-		a.addReason(r.Undecided)
+		report.Undecided[r.Undecided]++
 		return
 	case len(r.Changes) == 0:
 		report.Unchanged++
@@ -71,23 +60,9 @@ func (a *Aggregator) Add(r *Result) {
 	}
 }
 
-func (a *Aggregator) addReason(reason string) {
-	if a.report.Undecided == nil {
-		a.report.Undecided = map[string]int64{}
-	}
-	if _, known := a.report.Undecided[reason]; !known && len(a.report.Undecided) >= MaxReasons-1 {
-		reason = otherReasons
-	}
-	a.report.Undecided[reason]++
-}
-
 func (a *Aggregator) addTo(key groupKey, r *Result) {
 	g := a.groups[key]
 	if g == nil {
-		if len(a.groups) == MaxGroups {
-			a.report.MoreGroups++
-			return
-		}
 		g = &group{
 			Group:     Group{Change: key.change, Rule: key.rule, Namespace: key.namespace, Kind: key.kind},
 			workloads: map[string]bool{}, users: map[string]bool{},
@@ -97,15 +72,9 @@ func (a *Aggregator) addTo(key groupKey, r *Result) {
 	g.Reviews++
 	g.MoreWorkloads = addName(g.workloads, r.Review.Workload) || g.MoreWorkloads
 	g.MoreUsers = addName(g.users, r.Review.User) || g.MoreUsers
-	if len(g.Examples) == MaxExamples {
-		return
+	if len(g.Examples) < MaxExamples {
+		g.Examples = append(g.Examples, Example{Review: r.Review, Before: r.Before, After: r.After})
 	}
-	example := Example{Review: r.Review}
-	if size := r.Before.size() + r.After.size(); a.answers+size <= maxAnswerBytes {
-		a.answers += size
-		example.Before, example.After = r.Before, r.After
-	}
-	g.Examples = append(g.Examples, example)
 }
 
 // addName adds a name to a set, and reports whether there is no space for it.
@@ -120,41 +89,20 @@ func addName(to map[string]bool, name string) (more bool) {
 	return false
 }
 
-// size returns about how many bytes an answer has.
-func (a *Answer) size() int {
-	if a == nil {
-		return 0
-	}
-	n := len(a.Message) + len(a.Patch)
-	for _, text := range a.Warnings {
-		n += len(text)
-	}
-	for i := range a.Violations {
-		n += len(a.Violations[i].Message)
-	}
-	for name, reason := range a.Profiles {
-		n += len(name) + len(reason)
-	}
-	return n
-}
-
 // addProblem adds a file that could not be read to its end.
 func (a *Aggregator) addProblem(text string) {
-	if len(a.report.Problems) < maxNotes {
-		a.report.Problems = append(a.report.Problems, text)
-	}
+	a.report.Problems = append(a.report.Problems, text)
 }
 
 // addNotes adds of what the recording is a sample.
 func (a *Aggregator) addNotes(header *record.Header) {
 	if header.Share > 0 {
-		a.addNote(fmt.Sprintf("numbers and percentages are of the recorded sample, which has all denied requests and all warnings, and %.4g%% of the others "+
-			"(hint: use no percentages with --fail-on)", 100*header.Share))
+		a.addNote(fmt.Sprintf("numbers and percentages are of the recorded sample, which has all denied requests and all warnings, and %.4g%% of the others", 100*header.Share))
 	}
 }
 
 func (a *Aggregator) addNote(note string) {
-	if len(a.report.Notes) < maxNotes && !slices.Contains(a.report.Notes, note) {
+	if !slices.Contains(a.report.Notes, note) {
 		a.report.Notes = append(a.report.Notes, note)
 	}
 }

@@ -30,19 +30,19 @@ type difference struct {
 // compare compares two answers to an admission review. A request that both refuse is unchanged,
 // whatever the rules and messages are: the client gets the same verdict. Messages and audit
 // annotations are not compared.
-func compare(before, after *answer, recorded bool) difference {
+func compare(before, after *answer) difference {
 	switch {
-	case before.undecided != "" || after.undecided != "":
-		return difference{undecided: cmp.Or(after.undecided, before.undecided)}
+	case after.undecided != "":
+		return difference{undecided: after.undecided}
 	case after.decision == review.Unknown && before.decision != review.Unknown:
 		return difference{changes: []Change{NoLongerDecidable}, rules: after.rulesOfFailure()}
 	case after.decision == before.decision && after.decision != review.Allowed:
 		return difference{}
-	case before.decision == review.Unknown && recorded:
+	case before.decision == review.Unknown:
 		return difference{undecided: notDecided}
 	case after.decision == review.Denied:
 		return difference{changes: []Change{NewlyRefused}, rules: after.refusingRules()}
-	case before.decision == review.Denied || before.decision == review.Unknown:
+	case before.decision == review.Denied:
 		return difference{changes: []Change{NewlyAdmitted}, rules: before.refusingRules()}
 	}
 	return compareAllowed(before, after)

@@ -26,8 +26,6 @@ type Options struct {
 	Sources []Source
 	// Candidate is the configuration that is tried. It is required.
 	Candidate *Candidate
-	// Against, if it is set, is compared with the candidate in place of the recorded answers.
-	Against *Candidate
 	// Keep reports whether to replay a review. It is called by several goroutines. Nil replays all.
 	Keep func(*Subject) bool
 	// Progress is called now and then with the number of reviews so far, by the goroutine that called Run. It may be nil.
@@ -256,15 +254,10 @@ func (w *worker) compare(ctx context.Context, it *Item) (before, after answer, d
 		return answer{}, answer{}, difference{undecided: reason}
 	}
 	it.base, it.baseErr = w.base(it)
-	recorded := w.run.Against == nil
-	if recorded {
-		before = recordedAnswer(it.Review)
-		before.by = it.base
-	} else {
-		before = w.answer(ctx, w.run.Against, it)
-	}
+	before = recordedAnswer(it.Review)
+	before.by = it.base
 	after = w.answer(ctx, w.run.Candidate, it)
-	return before, after, compare(&before, &after, recorded)
+	return before, after, compare(&before, &after)
 }
 
 // maxDeciders bounds the deciders of a worker.

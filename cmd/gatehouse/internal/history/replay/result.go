@@ -96,25 +96,22 @@ type Answer struct {
 	Profiles map[string]string `json:"profiles,omitempty"`
 }
 
-// Report sums up a replay. Its size does not depend on that of the recording.
+// Report sums up a replay.
 type Report struct {
 	// Reviews is the number of reviews, and Unchanged that of those with the same answer.
 	Reviews   int64 `json:"reviews"`
 	Unchanged int64 `json:"unchanged"`
 	// Changed are the numbers of reviews by change.
 	Changed map[Change]int64 `json:"changed"`
-	// Undecided are the numbers of reviews that the replay cannot decide, by reason. Of many
-	// reasons, the rest is under "other reasons".
+	// Undecided are the numbers of reviews that the replay cannot decide, by reason.
 	Undecided map[string]int64 `json:"undecided,omitempty"`
 	// Gaps is the number of reviews that the server could not record.
 	Gaps int64 `json:"gaps,omitempty"`
 	// Begin and End are the times of the first and the last review.
 	Begin time.Time `json:"begin"`
 	End   time.Time `json:"end"`
-	// Groups are the changes by rule, namespace and kind, the most frequent first. MoreGroups is
-	// the number of changed reviews beyond them.
-	Groups     []Group `json:"groups,omitempty"`
-	MoreGroups int64   `json:"moreGroups,omitempty"`
+	// Groups are the changes by rule, namespace and kind, the most frequent first.
+	Groups []Group `json:"groups,omitempty"`
 	// Problems are files that could not be read to their end, each with its error. What was
 	// read before counts.
 	Problems []string `json:"problems,omitempty"`
@@ -146,14 +143,10 @@ type Example struct {
 	After  *Answer `json:"after,omitempty"`
 }
 
-// The bounds of a Report.
+// The bounds of a Group.
 const (
-	// MaxGroups bounds the groups. Changes of groups that begin later are counted in Report.MoreGroups alone.
-	MaxGroups = 500
 	// MaxNames bounds the workloads, and the users, of a group.
 	MaxNames = 50
-	// MaxReasons bounds the reasons of undecided reviews.
-	MaxReasons = 50
 	// MaxExamples bounds the examples of a group.
 	MaxExamples = 3
 )

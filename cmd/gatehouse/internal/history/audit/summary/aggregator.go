@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/sets"
-
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
@@ -16,20 +14,12 @@ import (
 type Aggregator struct {
 	// examples bounds those of a rule or profile for each status or state.
 	examples int
-	// known are the profiles of the configuration.
-	known sets.Set[string]
 
 	objects    int64
 	totals     Counts
 	rules      map[ruleKey]*rule
-	moreRules  int64
 	exceptions map[string]int64
-	moreExcept int64
 	profiles   map[string]*profile
-	unknown    int
-	moreProf   int64
-	// names and kept are the bytes of names and examples that are kept.
-	names, kept int
 	// said has the statuses of the present object.
 	said statuses
 }
@@ -38,25 +28,19 @@ var _ audit.Sink = (*Aggregator)(nil)
 
 type ruleKey struct{ kind, policy, rule string }
 
-// place counts objects by namespace.
-type place struct {
-	namespaces map[string]int64
-	more       int64
-}
-
 type rule struct {
-	counts   Counts
-	place    place
-	examples map[status][]Example
+	counts     Counts
+	namespaces map[string]int64
+	examples   map[status][]Example
 	// object is the number of the last object, and said are its statuses: each counts once.
 	object int64
 	said   statuses
 }
 
 type profile struct {
-	states   map[audit.Injection]int64
-	place    place
-	examples map[audit.Injection][]Example
+	states     map[audit.Injection]int64
+	namespaces map[string]int64
+	examples   map[audit.Injection][]Example
 }
 
 // status is a column of Counts.
@@ -76,12 +60,9 @@ const (
 type statuses [end]bool
 
 // New returns an empty Aggregator that keeps a number of examples for each rule and status.
-// Profiles are those of the configuration: names of others, which anybody can write into the
-// annotation of a pod, do not displace them.
-func New(examples int, profiles ...string) *Aggregator {
+func New(examples int) *Aggregator {
 	return &Aggregator{
-		examples: max(examples, 0), known: sets.New(profiles...),
-		rules: map[ruleKey]*rule{}, exceptions: map[string]int64{}, profiles: map[string]*profile{},
+		examples: examples, rules: map[ruleKey]*rule{}, exceptions: map[string]int64{}, profiles: map[string]*profile{},
 	}
 }
 
@@ -102,16 +83,12 @@ func (a *Aggregator) Result(r audit.Result) {
 		a.totals.add(of)
 	}
 	if of == excepted {
-		a.addException(r.Exception)
+		a.exceptions[strings.Clone(r.Exception)]++
 	}
 	key := ruleKey{r.Kind, r.Policy, r.Rule}
 	one := a.rules[key]
 	if one == nil {
-		if len(a.rules) >= MaxRules {
-			a.moreRules++
-			return
-		}
-		one = &rule{place: newPlace(), examples: map[status][]Example{}}
+		one = &rule{namespaces: map[string]int64{}, examples: map[status][]Example{}}
 		a.rules[key] = one
 	}
 	if one.object != a.objects {
@@ -122,7 +99,7 @@ func (a *Aggregator) Result(r audit.Result) {
 	}
 	isPlaced := one.said[fail] || one.said[warn] || one.said[failed] || one.said[changed]
 	if of != excepted && of != skip && !isPlaced {
-		a.addPlace(&one.place, &r.Object)
+		addNamespace(one.namespaces, &r.Object)
 	}
 	one.said[of] = true
 	one.counts.add(of)
@@ -138,24 +115,17 @@ func (a *Aggregator) Result(r audit.Result) {
 func (a *Aggregator) Injection(object audit.Object, name string, state audit.Injection) {
 	one := a.profiles[name]
 	if one == nil {
-		if !a.known.Has(name) {
-			if a.unknown >= MaxUnknownProfiles {
-				a.moreProf++
-				return
-			}
-			a.unknown++
-		}
-		one = &profile{states: map[audit.Injection]int64{}, place: newPlace(), examples: map[audit.Injection][]Example{}}
+		one = &profile{states: map[audit.Injection]int64{}, namespaces: map[string]int64{}, examples: map[audit.Injection][]Example{}}
 		for _, state := range States() {
 			one.states[state] = 0
 		}
-		a.profiles[name] = one
+		a.profiles[strings.Clone(name)] = one
 	}
 	one.states[state]++
 	if state == audit.Current || state == audit.Declined {
 		return
 	}
-	a.addPlace(&one.place, &object)
+	addNamespace(one.namespaces, &object)
 	one.examples[state] = a.addExample(one.examples[state], Example{State: state, Object: ObjectOf(&object)})
 }
 
@@ -197,48 +167,24 @@ func (c *Counts) add(of status) {
 	}
 }
 
-func (a *Aggregator) addException(name string) {
-	if _, known := a.exceptions[name]; !known && (len(a.exceptions) >= MaxExceptions || !a.reserve(name)) {
-		a.moreExcept++
+// addNamespace counts an object in its namespace, if it is in one. A copy of the name, which is a part of the object's text, keeps
+// that out of memory.
+func addNamespace(to map[string]int64, o *audit.Object) {
+	if o.Namespace == "" {
 		return
 	}
-	a.exceptions[name]++
+	if _, known := to[o.Namespace]; known {
+		to[o.Namespace]++
+		return
+	}
+	to[strings.Clone(o.Namespace)] = 1
 }
 
-func newPlace() place { return place{namespaces: map[string]int64{}} }
-
-// addPlace counts an object. Beyond the bounds it counts in more.
-func (a *Aggregator) addPlace(to *place, o *audit.Object) {
-	name := o.Namespace
-	if _, known := to.namespaces[name]; !known && name != "" {
-		if len(to.namespaces) >= MaxNamespaces || !a.reserve(name) {
-			to.more++
-			return
-		}
-		name = strings.Clone(name) // a part of a longer string would keep that in memory
-	}
-	if name != "" {
-		to.namespaces[name]++
-	}
-}
-
-// reserve reports whether there is space for a name, and takes it.
-func (a *Aggregator) reserve(name string) bool {
-	size := len(name) + entryBytes
-	if a.names+size > maxNameBytes {
-		return false
-	}
-	a.names += size
-	return true
-}
-
-// addExample adds an example if there is space for it.
+// addExample adds an example if there is space for it, without keeping the object's text in memory.
 func (a *Aggregator) addExample(to []Example, x Example) []Example {
-	size := len(x.Message) + len(x.Name) + len(x.Namespace) + len(x.Template) + len(x.Exception) + 4*entryBytes
-	if len(to) >= a.examples || a.kept+size > maxExampleBytes {
+	if len(to) >= a.examples {
 		return to
 	}
-	a.kept += size
 	for _, text := range [...]*string{&x.Message, &x.Name, &x.Namespace, &x.Template, &x.Exception} {
 		*text = strings.Clone(*text)
 	}
@@ -253,11 +199,10 @@ func ObjectOf(o *audit.Object) Object {
 // Summary returns the sum of all results so far.
 func (a *Aggregator) Summary() *Summary {
 	out := &Summary{
-		Objects: a.objects, Totals: a.totals, Rules: make([]Rule, 0, len(a.rules)), MoreRules: a.moreRules,
-		Exceptions: namedOf(a.exceptions), MoreExceptions: a.moreExcept, MoreProfiles: a.moreProf,
+		Objects: a.objects, Totals: a.totals, Rules: make([]Rule, 0, len(a.rules)), Exceptions: namedOf(a.exceptions),
 	}
 	for key, one := range a.rules {
-		r := Rule{Kind: key.kind, Policy: key.policy, Rule: key.rule, Counts: one.counts, Where: one.place.where()}
+		r := Rule{Kind: key.kind, Policy: key.policy, Rule: key.rule, Counts: one.counts, Namespaces: namedOf(one.namespaces)}
 		for of := range end {
 			r.Examples = append(r.Examples, one.examples[of]...)
 		}
@@ -271,17 +216,13 @@ func (a *Aggregator) Summary() *Summary {
 	})
 	for _, name := range slices.Sorted(maps.Keys(a.profiles)) {
 		one := a.profiles[name]
-		p := Profile{Profile: name, States: maps.Clone(one.states), Where: one.place.where()}
+		p := Profile{Profile: name, States: maps.Clone(one.states), Namespaces: namedOf(one.namespaces)}
 		for _, state := range States() {
 			p.Examples = append(p.Examples, one.examples[state]...)
 		}
 		out.Injection = append(out.Injection, p)
 	}
 	return out
-}
-
-func (p *place) where() Where {
-	return Where{Namespaces: namedOf(p.namespaces), MoreNamespaces: p.more}
 }
 
 // namedOf returns the names sorted.

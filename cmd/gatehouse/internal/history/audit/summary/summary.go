@@ -1,28 +1,11 @@
-// Package summary sums up what an audit finds in bounded memory, whatever tenants name their
-// objects and however many of them there are.
+// Package summary sums up what an audit finds, by rule, profile and namespace: its memory does not
+// grow with the number of objects.
 package summary
 
 import "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 
-// The bounds of a Summary. Totals count everything.
-const (
-	// MaxRules bounds the rules.
-	MaxRules = 2000
-	// MaxExceptions bounds the exceptions.
-	MaxExceptions = 1000
-	// MaxUnknownProfiles bounds the profiles that are not in the configuration: status
-	// annotations of pods name them.
-	MaxUnknownProfiles = 20
-	// MaxNamespaces bounds the namespaces of a rule or profile.
-	MaxNamespaces = 1000
-	// MaxMessage is the length of the longest message of an example, in characters.
-	MaxMessage = 1000
-	// maxNameBytes bounds the names of namespaces and exceptions, and maxExampleBytes
-	// the examples, each of all rules and profiles together.
-	maxNameBytes, maxExampleBytes = 8 << 20, 8 << 20
-	// entryBytes is about what an entry of a map costs beside its name.
-	entryBytes = 64
-)
+// MaxMessage is the length of the longest message of an example, in characters.
+const MaxMessage = 1000
 
 // Summary sums up the results of an audit.
 type Summary struct {
@@ -31,17 +14,11 @@ type Summary struct {
 	// Totals are the numbers of objects for which any rule says so.
 	Totals Counts `json:"totals"`
 	// Rules are those with a result other than pass, the one with the most failures first.
-	// MoreRules is the number of results of rules beyond MaxRules.
-	Rules     []Rule `json:"rules"`
-	MoreRules int64  `json:"moreRules,omitempty"`
-	// Exceptions are those that exempt an object, sorted by name. MoreExceptions is the
-	// number of exempted violations beyond MaxExceptions.
-	Exceptions     []Named `json:"exceptions,omitempty"`
-	MoreExceptions int64   `json:"moreExceptions,omitempty"`
+	Rules []Rule `json:"rules"`
+	// Exceptions are those that exempt an object, sorted by name.
+	Exceptions []Named `json:"exceptions,omitempty"`
 	// Injection has the profiles that match a pod or are in one, sorted by name.
-	// MoreProfiles is the number of pods with unknown profiles beyond MaxUnknownProfiles.
-	Injection    []Profile `json:"injection,omitempty"`
-	MoreProfiles int64     `json:"moreProfiles,omitempty"`
+	Injection []Profile `json:"injection,omitempty"`
 }
 
 // Counts are numbers of objects. For one rule an object counts once in each of them, however
@@ -72,17 +49,10 @@ type Rule struct {
 	Policy string `json:"policy,omitempty"`
 	Rule   string `json:"rule,omitempty"`
 	Counts
-	// Where says where the objects are that fail, warn, cannot be decided or would be changed.
-	Where
+	// Namespaces are those of the objects that fail, warn, cannot be decided or would be changed, sorted.
+	Namespaces []Named `json:"namespaces,omitempty"`
 	// Examples are the first objects of each status, failures first.
 	Examples []Example `json:"examples,omitempty"`
-}
-
-// Where says in which namespaces objects are: the first MaxNamespaces that were seen, sorted.
-type Where struct {
-	Namespaces []Named `json:"namespaces,omitempty"`
-	// MoreNamespaces is the number of objects of further ones.
-	MoreNamespaces int64 `json:"moreNamespaces,omitempty"`
 }
 
 // Example is a result for one object.
@@ -112,8 +82,8 @@ type Profile struct {
 	Profile string `json:"profile"`
 	// States are the numbers of objects by state. All states are there.
 	States map[audit.Injection]int64 `json:"states"`
-	// Where says where the objects are that are stale, missing or extra.
-	Where
+	// Namespaces are those of the objects that are stale, missing or extra, sorted.
+	Namespaces []Named `json:"namespaces,omitempty"`
 	// Examples are the first objects that are stale, missing or extra, of each state.
 	Examples []Example `json:"examples,omitempty"`
 }
