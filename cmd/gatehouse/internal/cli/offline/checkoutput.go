@@ -12,7 +12,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/sarif"
@@ -205,7 +204,6 @@ func (r *checkReport) results() (found []report.Result) {
 			if c.noLines {
 				result.Line, result.Column = 0, 0
 			}
-			result.HelpURI = cmp.Or(result.HelpURI, build.DocsURL("tasks/check-manifests", "if-it-does-not-work"))
 			found = append(found, result)
 		}
 		remark := func(rule, description string, level report.Level, message string) {
@@ -233,20 +231,6 @@ func writeSARIF(out io.Writer, results []report.Result, decided bool) error {
 	return log.Write(out)
 }
 
-// helpURI returns the documentation of a violation.
-func (v *checkedViolation) helpURI() string {
-	switch v.Kind {
-	case "AdmissionPolicy", "ValidatingAdmissionPolicy":
-		return build.DocsURL("tasks/check-manifests", "2-see-how-it-was-decided")
-	case admit.InjectionKind:
-		return build.DocsURL("tasks/explain-a-pod", "if-it-does-not-work")
-	case schemaKind:
-		return build.DocsURL("tasks/check-manifests", "if-it-does-not-work")
-	default: // a document of Gatehouse
-		return build.DocsURL("tasks/configure-from-files", "1-write-documents")
-	}
-}
-
 // ruleName returns what is violated: the kind, policy and rule.
 func (v *checkedViolation) ruleName() string {
 	return strings.Join(slices.DeleteFunc([]string{v.Kind, v.Policy, v.Rule}, func(part string) bool { return part == "" }), "/")
@@ -257,7 +241,7 @@ func (v *checkedViolation) result(c *checked) report.Result {
 	rule := v.ruleName()
 	r := report.Result{
 		Rule: rule, Description: "Rule " + rule + " is violated.", Level: report.Note,
-		Message: c.name() + ": " + v.Message, Line: v.Line, Column: v.Column, HelpURI: v.helpURI(),
+		Message: c.name() + ": " + v.Message, Line: v.Line, Column: v.Column,
 	}
 	if v.Template != "" {
 		r.Message = c.name() + ", " + v.Template + ": " + v.Message

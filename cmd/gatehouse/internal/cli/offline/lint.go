@@ -21,7 +21,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
-	"github.com/gatehouse-dev/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
@@ -345,16 +344,16 @@ func (r *lintReport) results() (all []report.Result) {
 		f := &r.findings[i]
 		d := f.Redacted()
 		result := report.Result{
-			Rule: d.Code, HelpURI: build.DocsURL("reference/lint-codes", d.Code), Level: report.Warning, Message: f.message(),
+			Rule: d.Code, Level: report.Warning, Message: f.message(),
 			File: d.File, Line: d.Line, Column: d.Column, Object: d.Object,
 		}
 		switch {
 		case d.Severity == diagnostic.Error:
 			result.Level = report.Error
-			result.Rule, result.HelpURI = "invalid", build.DocsURL("tasks/lint", "1-lint-a-directory")
+			result.Rule = "invalid"
 			result.Description = "The document is invalid, and serve rejects the configuration."
 		case d.Code == "":
-			result.Rule, result.HelpURI = "no-effect", build.DocsURL("tasks/lint", "if-it-does-not-work")
+			result.Rule = "no-effect"
 			result.Description = "Something in the document has no effect, or not the one that its author may expect."
 		default:
 			result.Description = "A likely mistake: " + lint.Summary(lint.Code(d.Code)) + "."

@@ -207,7 +207,7 @@ func (c *ruleConverter) root(name string) (jmespath.Value, error) {
 		part := celexpr.Index(celexpr.Call(user, "split", celexpr.Str(":")), index)
 		return jmespath.Of(celexpr.If(is, part, celexpr.Str("")), celexpr.Plain(celexpr.String)), nil
 	case "images":
-		return c.images(), nil
+		return jmespath.Value{}, unsupported("", "name the containers and write it in CEL", "the variable images, the parts of image names")
 	case "target":
 		return jmespath.Value{}, unsupported("", "change existing objects with kubectl", "the variable target, an existing object")
 	default:

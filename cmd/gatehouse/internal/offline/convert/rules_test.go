@@ -136,7 +136,6 @@ validate: {pattern: {spec: {hostPID: true}}}`, `{metadata: {name: a, labels: {a:
 		{"foreach with a pattern", `validate: {foreach: [{list: request.object.spec.containers, pattern: {image: "r/*"}}]}`, `{containers: [{name: a, image: r/x}]}`, `{containers: [{name: a, image: x}]}`},
 		{"context", `context: [{name: allowed, variable: {value: [a, b]}}]
 validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.containers[].name }}", operator: AnyNotIn, value: "{{ allowed }}"}]}}}`, `{containers: [{name: a}]}`, `{containers: [{name: a}, {name: c}]}`},
-		{"images", `validate: {deny: {conditions: {any: [{key: "{{ images.containers.*.registry }}", operator: AnyNotIn, value: [r.io]}]}}}`, `{containers: [{name: a, image: "r.io/x"}]}`, "{containers: [{name: a, image: x/y}]}"},
 		{"preconditions", `preconditions: {all: [{key: "{{ request.object.metadata.labels.a || '' }}", operator: Equals, value: b}]}
 validate: {pattern: {spec: {hostPID: true}}}`, "{}\n{metadata: {name: a, labels: {a: b}}, spec: {hostPID: true}}", `{metadata: {name: a, labels: {a: b}}}`},
 		{"exclude", `exclude: {any: [{resources: {namespaces: ["kube-*"]}}, {subjects: [{kind: User, name: root}]}]}

@@ -13,10 +13,10 @@ const (
 
 // Result is a result for one place.
 type Result struct {
-	// Rule is the rule of the result, Description describes it, and HelpURI is the documentation of it, or empty.
-	Rule, Description, HelpURI string
-	Level                      Level
-	Message                    string
+	// Rule is the rule of the result, and Description describes it.
+	Rule, Description string
+	Level             Level
+	Message           string
 	// File is the path of the file, with slashes. Line and Column count from 1, and are 0 where they are not known. Column counts
 	// characters.
 	File         string

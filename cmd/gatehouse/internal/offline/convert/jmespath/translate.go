@@ -207,16 +207,12 @@ func (s Scope) construct(n *parsing.ASTNode) Value {
 		return s.flatten(&n.Children[0])
 	case parsing.ASTProjection, parsing.ASTFilterProjection:
 		list := s.node(&n.Children[0])
-		if !list.mayBe(celexpr.Sequence) || list.ByName != nil {
+		if !list.mayBe(celexpr.Sequence) {
 			return s.refuse("name a list", "a projection of something that is no list")
 		}
 		return s.each(list, n.Children[1:])
 	case parsing.ASTValueProjection:
-		list := s.node(&n.Children[0])
-		if list.ByName == nil {
-			list = s.values(list)
-		}
-		return s.each(list, n.Children[1:])
+		return s.each(s.values(s.node(&n.Children[0])), n.Children[1:])
 	case parsing.ASTMultiSelectList:
 		return s.list(n.Children)
 	case parsing.ASTMultiSelectHash:
@@ -302,17 +298,6 @@ func (s Scope) field(name string) Value {
 		}
 		return v
 	}
-	if s.current.ByName != nil {
-		key := celexpr.Str(name)
-		if isHole {
-			key = hole.Text()
-		}
-		if element, ok := strings.CutSuffix(key.String(), ".name"); ok { // the element itself
-			return s.current.ByName(celexpr.Raw(element))
-		}
-		same := celexpr.Eq(celexpr.Field(celexpr.Raw("e"), "name"), key)
-		return s.current.ByName(celexpr.Index(celexpr.Macro(s.current.Expr, "filter", "e", same), 0))
-	}
 	if s.current.Members != nil {
 		v, ok := s.current.Members[name]
 		if !ok {
@@ -387,16 +372,12 @@ func (s Scope) list(parts []parsing.ASTNode) Value {
 // each translates what is done to each element of a list. The elements that a filter drops, and missing results, are left out.
 func (s Scope) each(list Value, rightAndFilter []parsing.ASTNode) Value {
 	right := &rightAndFilter[0]
-	element := list.ByName
-	if element == nil {
-		if len(rightAndFilter) == 1 && right.NodeType == parsing.ASTIdentity {
-			list.Fails = false
-			return list
-		}
-		element = func(e celexpr.Expr) Value { return Value{Expr: e, Type: list.Type.Elem(), Name: list.Name} }
+	if len(rightAndFilter) == 1 && right.NodeType == parsing.ASTIdentity {
+		list.Fails = false
+		return list
 	}
 	name, names := s.Names.Element(list.Name)
-	s = s.with(element(celexpr.Raw(name)))
+	s = s.with(Value{Expr: celexpr.Raw(name), Type: list.Type.Elem(), Name: list.Name})
 	s.Names = names
 	condition := celexpr.True
 	for i := range rightAndFilter[1:] {

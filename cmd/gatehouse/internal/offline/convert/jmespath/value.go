@@ -26,8 +26,6 @@ type Value struct {
 	Name string
 	// Members are those that the value has, of which each is known, nil if they follow from the type.
 	Members map[string]Value
-	// ByName makes a list one whose elements are found by their names: it returns what stands for an element.
-	ByName func(element celexpr.Expr) Value
 	// keysOf is the object whose keys the value are.
 	keysOf celexpr.Expr
 }

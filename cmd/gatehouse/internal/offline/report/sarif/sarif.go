@@ -49,7 +49,7 @@ func (l *Log) document() *document {
 		if !known {
 			index = len(r.Tool.Driver.Rules)
 			indexes[given.Rule] = index
-			r.Tool.Driver.Rules = append(r.Tool.Driver.Rules, rule{ID: given.Rule, ShortDescription: text{given.Description}, HelpURI: given.HelpURI})
+			r.Tool.Driver.Rules = append(r.Tool.Driver.Rules, rule{ID: given.Rule, ShortDescription: text{given.Description}})
 		}
 		r.Results = append(r.Results, element(given, index))
 	}
@@ -105,7 +105,6 @@ type driver struct {
 type rule struct {
 	ID               string `json:"id"`
 	ShortDescription text   `json:"shortDescription"`
-	HelpURI          string `json:"helpUri,omitempty"`
 }
 
 type text struct {
