@@ -1,6 +1,7 @@
 package test
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"os/exec"
@@ -45,10 +46,13 @@ func TestAction(t *testing.T) {
 	)
 	for name, tc := range map[string]struct {
 		files           map[string]string
+		config          string // "config" by default
 		manifests, args string
 		fails           bool
 		want            []string
 	}{
+		"the library":                {config: filepath.Join(root, "manifests/policies/pod-security-baseline"), want: []string{" 0 failed"}},
+		"a command in an input":      {config: "$(touch injected)", fails: true},
 		"no tests":                   {want: []string{"0 errors, 0 warnings", "0 cases"}},
 		"a mistake":                  {files: map[string]string{"config/q.yaml": "kind: AdmissionPolicy\n", "m.yaml": object}, manifests: "m.yaml", fails: true, want: []string{"gatehouse lint", "gatehouse test", "gatehouse check"}},
 		"a test":                     {files: map[string]string{"config/t.yaml": test}, fails: true, want: []string{"::error file=config/t.yaml,line=1,title=test::t, cases[0]: c", "1 case: 0 passed, 1 failed"}},
@@ -76,10 +80,13 @@ func TestAction(t *testing.T) {
 			}
 			command := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script)
 			command.Dir = dir
-			command.Env = append(os.Environ(), "RUNNER_TEMP="+filepath.Dir(binary), "CONFIG=config", "MANIFESTS="+tc.manifests, "ARGS="+tc.args)
+			command.Env = append(os.Environ(), "RUNNER_TEMP="+filepath.Dir(binary), "CONFIG="+cmp.Or(tc.config, "config"), "MANIFESTS="+tc.manifests, "ARGS="+tc.args)
 			out, err := command.CombinedOutput()
 			if (err != nil) != tc.fails {
 				t.Errorf("got %v, want an error: %v\n%s", err, tc.fails, out)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "injected")); err == nil {
+				t.Error("the action runs what is in an input")
 			}
 			for _, part := range tc.want {
 				if !strings.Contains(string(out), part) {
@@ -87,5 +94,31 @@ func TestAction(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHooks runs what the pre-commit hooks run.
+func TestHooks(t *testing.T) {
+	t.Parallel()
+	root, err := support.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, ".pre-commit-hooks.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hooks []struct{ Entry string }
+	if err := yaml.Unmarshal(text, &hooks); err != nil || len(hooks) == 0 {
+		t.Fatalf("%d hooks: %v", len(hooks), err)
+	}
+	for _, hook := range hooks {
+		builder, command, _ := strings.Cut(hook.Entry, " ")
+		if info, err := os.Stat(filepath.Join(root, builder)); err != nil || info.Mode()&0o111 == 0 {
+			t.Errorf("%s is no program: %v", builder, err)
+		}
+		if out, err := gatehouse.Run(t.Context(), command, "--config", filepath.Join(root, "manifests/policies/pod-security-baseline")); err != nil {
+			t.Errorf("%s: %v\n%s", hook.Entry, err, out)
+		}
 	}
 }
