@@ -180,8 +180,8 @@ func tooMany(value any, depth int) string {
 }
 
 // content returns the part of a custom resource that is configuration: without its status,
-// which is ours, and without annotations and managed fields, which may be as large as the
-// object itself.
+// which is ours, and without managed fields and the annotations of others, which may be as
+// large as the object itself.
 func content(u *unstructured.Unstructured) map[string]any {
 	fields := make(map[string]any, len(u.Object))
 	for name, value := range u.Object {
@@ -193,7 +193,11 @@ func content(u *unstructured.Unstructured) map[string]any {
 		kept := make(map[string]any, len(metadata))
 		for name, value := range metadata {
 			switch name {
-			case "managedFields", "annotations", "resourceVersion", "labels", "ownerReferences":
+			case "managedFields", "resourceVersion", "labels", "ownerReferences":
+			case "annotations":
+				if ours := readAnnotations(value); len(ours) > 0 {
+					kept[name] = ours
+				}
 			default:
 				kept[name] = value
 			}
@@ -201,6 +205,18 @@ func content(u *unstructured.Unstructured) map[string]any {
 		fields["metadata"] = kept
 	}
 	return fields
+}
+
+// readAnnotations returns the annotations of a custom resource that Gatehouse reads.
+func readAnnotations(value any) map[string]any {
+	all, _ := value.(map[string]any)
+	ours := map[string]any{}
+	for _, name := range []string{v1alpha1.ContactAnnotation, v1alpha1.LintIgnoreAnnotation} {
+		if text, ok := all[name]; ok {
+			ours[name] = text
+		}
+	}
+	return ours
 }
 
 // changedAt returns when a manager of fields of the spec last wrote, and the creation time

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -77,6 +78,7 @@ func TestResourceVersions(t *testing.T) {
 		"resource version": {`resourceVersion: "17"`, `resourceVersion: "18"`, true},
 		"managed fields":   {"manager: kubectl", "manager: helm", true},
 		"annotations":      {"  generation: 3\n", "  generation: 3\n  annotations: {a: b}\n", true},
+		"a contact":        {"  generation: 3\n", "  generation: 3\n  annotations: {a: b, gatehouse.dev/contact: c}\n", false},
 		"a default":        {"image: x}", "image: x, imagePullPolicy: Always}", false},
 		"generation":       {"generation: 3", "generation: 4", false},
 		"made again":       {"uid: 0a1b", "uid: 2c3d", false},
@@ -92,6 +94,18 @@ func TestResourceVersions(t *testing.T) {
 				t.Errorf("the same: %v, want %v", same, test.same)
 			}
 		})
+	}
+}
+
+// Of annotations, those that Gatehouse reads are kept.
+func TestResourceAnnotations(t *testing.T) {
+	t.Parallel()
+	r := resource(t, strings.Replace(storedProfile, "  generation: 3\n", `  generation: 3
+  annotations: {a: b, gatehouse.dev/contact: "#platform", gatehouse.dev/lint-ignore: expensive}
+`, 1))
+	want := map[string]string{v1alpha1.ContactAnnotation: "#platform", v1alpha1.LintIgnoreAnnotation: "expensive"}
+	if profile, ok := r.Value.(*v1alpha1.SidecarProfile); !ok || !maps.Equal(profile.Annotations, want) || len(r.Found) > 0 {
+		t.Errorf("read %#v, found %v", r.Value, r.Found)
 	}
 }
 
