@@ -43,7 +43,7 @@ func boundDetail(text string) string { return bound(text, maxDetailRunes, false)
 // boundCauses returns as many causes as are within the bounds, and one more that
 // counts the others.
 func boundCauses(causes []metav1.StatusCause) []metav1.StatusCause {
-	var list []metav1.StatusCause
+	list := make([]metav1.StatusCause, 0, min(len(causes), maxCauses))
 	left := maxMessageRunes
 	for i, c := range causes {
 		c = metav1.StatusCause{Type: metav1.CauseType(boundDetail(string(c.Type))), Message: boundMessage(c.Message), Field: boundDetail(c.Field)}
