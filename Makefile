@@ -116,8 +116,8 @@ test-release: controlplane installers $(CRANE) ## Make two releases for this mac
 	$(PROGRAM_TEST) -timeout 15m ./test/release
 
 .PHONY: attack
-attack: build apiserver ## Attack the program as tests do, and have 99% of reviews take at most ATTACK_MAX_P99 (default 5) times as long as without an attack.
-	ATTACK_MAX_P99=$${ATTACK_MAX_P99:-5} $(PROGRAM_TEST) -count 1 -timeout 15m -v ./test/attack
+attack: build apiserver ## Attack the program as tests do, and print how much longer reviews take meanwhile: compare with another build on the same machine.
+	$(PROGRAM_TEST) -count 1 -timeout 15m -v ./test/attack
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 20s) each.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,9 +17,6 @@ const (
 	establishing = 20 * time.Second
 	// maxLog bounds what an attack can have written to the log.
 	maxLog = 256 << 10
-	// maxP99 is the name of the variable that bounds the 99th percentile, in multiples of that without an attack. The
-	// machine's speed decides on it, so that it is unset in 'make test'.
-	maxP99 = "ATTACK_MAX_P99"
 )
 
 // attack is what a client without a certificate does.
@@ -91,9 +87,6 @@ func TestAttacks(t *testing.T) {
 				reached, last, p99.Round(100*time.Microsecond), float64(p99)/float64(idle), memory>>20)
 			if reached == 0 {
 				t.Error("nothing reached the server")
-			}
-			if most, err := strconv.ParseFloat(os.Getenv(maxP99), 64); err == nil && float64(p99) > most*float64(idle) {
-				t.Errorf("99%% of reviews within %s, want at most %g times the %s without an attack", p99, most, idle)
 			}
 		})
 	}
