@@ -162,6 +162,9 @@ func mount(t *testing.T, s *webhooks.Snapshot) map[string]mounted {
 	}
 	all := map[string]mounted{}
 	for _, endpoint := range webhooks.Endpoints() {
+		if endpoint.Access != nil {
+			continue // controller-runtime has no handler for access reviews
+		}
 		options.Name = endpoint.Name
 		m := mounted{name: endpoint.Name}
 		if endpoint.Token != nil {

@@ -43,7 +43,7 @@ var rules = slices.Concat(layers, endpoints(), families())
 
 var layers = []rule{
 	{
-		from:    []string{"webhooks/sidecar", "webhooks/policy", "webhooks/mutation", "webhooks/authn"},
+		from:    []string{"webhooks/sidecar", "webhooks/policy", "webhooks/mutation", "webhooks/authn", "webhooks/authz"},
 		imports: []string{"net/http"},
 		reason:  "an endpoint is a function from request to response; HTTP is webhooks/review's",
 	},
@@ -121,14 +121,14 @@ var layers = []rule{
 		reason:  "policies that change objects know nothing of those that validate them; they share expressions and the checks of documents",
 	},
 	{
-		from:    []string{"webhooks/sidecar", "webhooks/policy", "webhooks/mutation", "webhooks/authn"},
+		from:    []string{"webhooks/sidecar", "webhooks/policy", "webhooks/mutation", "webhooks/authn", "webhooks/authz"},
 		tests:   true,
 		imports: []string{"/webhooks/review"},
 		reason:  "an endpoint does not know how it is served, so that anybody's server can mount it",
 	},
 	{
 		from:    []string{"webhooks/review"},
-		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/mutation", "/webhooks/authn"},
+		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/mutation", "/webhooks/authn", "/webhooks/authz"},
 		reason:  "the codec carries any function, whatever it decides",
 	},
 	{

@@ -20,6 +20,7 @@ func layerList() []string {
 		"manifests",
 		"webhooks/", // what endpoints are made of
 		"webhooks/review",
+		"webhooks/authz",
 		"webhooks/authn",
 		"webhooks/sidecar",
 		"webhooks/policy",

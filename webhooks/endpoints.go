@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -21,9 +23,13 @@ const (
 	MutatePath       = "/mutate"
 	ValidatePath     = "/validate"
 	AuthenticatePath = "/authenticate"
+	AuthorizePath    = "/authorize"
 )
 
-// Endpoint is a row of the table of endpoints. Either Admission or Token is set.
+// AuthorizeName is the name of the endpoint that decides on access.
+const AuthorizeName = "authorize"
+
+// Endpoint is a row of the table of endpoints. One of Admission, Token and Access is set.
 type Endpoint struct {
 	// Name is the endpoint's name on the command line, in metrics and in logs.
 	Name string
@@ -34,6 +40,8 @@ type Endpoint struct {
 	Admission func(context.Context, *Snapshot, Input) admission.Response
 	// Token decides on a token review. Pause may be nil, see authn.Input.
 	Token func(ctx context.Context, s *Snapshot, r authentication.Request, pause func(wait func())) authentication.Response
+	// Access decides on a subject access review, by the scope of the user's token. It never allows.
+	Access func(context.Context, *Snapshot, *authorizationv1.SubjectAccessReviewSpec) authz.Decision
 	// CustomResources reports whether the API server sends Gatehouse's own custom
 	// resources to this endpoint. Admission does not decide on these.
 	CustomResources bool
@@ -70,6 +78,7 @@ type Observers struct {
 func Endpoints() []Endpoint {
 	return []Endpoint{
 		{Name: "authenticate", Path: AuthenticatePath, Token: authenticate},
+		{Name: AuthorizeName, Path: AuthorizePath, Access: authorize},
 		{Name: "mutate", Path: MutatePath, Admission: mutate},
 		{Name: "validate", Path: ValidatePath, Admission: validate, CustomResources: true},
 	}
@@ -77,6 +86,10 @@ func Endpoints() []Endpoint {
 
 func authenticate(ctx context.Context, s *Snapshot, r authentication.Request, pause func(wait func())) authentication.Response {
 	return s.Authn.Decide(ctx, authn.Input{Token: r.Spec.Token, Audiences: r.Spec.Audiences, Pause: pause}).Response()
+}
+
+func authorize(_ context.Context, s *Snapshot, r *authorizationv1.SubjectAccessReviewSpec) authz.Decision {
+	return s.Authn.Scopes().Decide(r)
 }
 
 func mutate(ctx context.Context, s *Snapshot, in Input) admission.Response {

@@ -117,7 +117,7 @@ func TestMutate(t *testing.T) {
 				tc.change(&r)
 			}
 			var seen []string
-			got := webhooks.Endpoints()[1].Admission(t.Context(), snapshot, webhooks.Input{Request: r, Observers: webhooks.Observers{
+			got := webhooks.Endpoints()[2].Admission(t.Context(), snapshot, webhooks.Input{Request: r, Observers: webhooks.Observers{
 				Policies: func(all []policy.Observation) {
 					for _, o := range all {
 						seen = append(seen, o.Policy+" "+string(o.Outcome))
@@ -158,7 +158,7 @@ func TestMutateInTime(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	got := webhooks.Endpoints()[1].Admission(ctx, snapshot, webhooks.Input{Request: podRequest(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[]}}`)})
+	got := webhooks.Endpoints()[2].Admission(ctx, snapshot, webhooks.Input{Request: podRequest(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[]}}`)})
 	if got.Allowed || got.Result.Code != 500 || len(got.Patches) > 0 {
 		t.Errorf("got %+v", got)
 	}

@@ -1,4 +1,4 @@
-// Package webhooks compiles the configuration of the three endpoints into one
+// Package webhooks compiles the configuration of the endpoints into one
 // immutable Snapshot, and has the table of the endpoints.
 //
 // Everything below this package is pure: Compile gets what decisions depend on.
@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// Spec is the configuration of all three endpoints.
+// Spec is the configuration of all endpoints. Authorization has none of its own: the scopes of tokens are part of Authn.
 type Spec struct {
 	// Digest names the configuration, and may be empty.
 	Digest   string

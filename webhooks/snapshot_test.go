@@ -50,12 +50,18 @@ func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	var paths []string
 	for _, e := range webhooks.Endpoints() {
-		if e.Name == "" || e.Path != "/"+e.Name || (e.Admission == nil) == (e.Token == nil) {
+		functions := 0
+		for _, has := range []bool{e.Admission != nil, e.Token != nil, e.Access != nil} {
+			if has {
+				functions++
+			}
+		}
+		if e.Name == "" || e.Path != "/"+e.Name || functions != 1 {
 			t.Errorf("endpoint %+v", e)
 		}
 		paths = append(paths, e.Path)
 	}
-	if !slices.Equal(paths, []string{"/authenticate", "/mutate", "/validate"}) {
+	if !slices.Equal(paths, []string{"/authenticate", "/authorize", "/mutate", "/validate"}) {
 		t.Errorf("paths are %v", paths)
 	}
 }

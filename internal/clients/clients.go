@@ -23,6 +23,8 @@ const (
 	TokenMemory
 	Decisions
 	TokenDecisions
+	AccessMemory
+	AccessDecisions
 	Compilations
 	kinds
 )

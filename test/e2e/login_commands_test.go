@@ -218,7 +218,7 @@ func (p *place) testCommands(t *testing.T) {
 		must(t, os.WriteFile(authority, p.issuer.CertPEM(), 0o600))
 		return p.newWorkstation(t, append([]string{
 			"--issuer", p.issuer.Issuer(), "--issuer-ca", authority, "--client-id", dexClient,
-			"--scope", "email", "--scope", "groups", "--scope", "profile", "--scope", "offline_access",
+			"--issuer-scope", "email", "--issuer-scope", "groups", "--issuer-scope", "profile", "--issuer-scope", "offline_access",
 		}, more...)...)
 	}
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
@@ -34,20 +35,22 @@ type accessToken struct {
 	issuedAt, expiresAt time.Time
 	user                authenticationv1.UserInfo
 	audiences           []string
+	// scope is nil for a token without one.
+	scope *v1alpha1.TokenScope
 }
 
 // newAccessTokens checks and compiles the tokens, expired ones included. It keeps copies.
 // The diagnostics are in the order of the tokens; with an error among them, the tokens
 // must not be used. The clock is called if there are tokens.
 func newAccessTokens(
-	tokens []Token, clock func() time.Time, violations func(*authenticationv1.UserInfo) []guard.Violation,
+	tokens []Token, clock func() time.Time, scopes *authz.Set, violations func(*authenticationv1.UserInfo) []guard.Violation,
 ) (*accessTokens, diagnostic.List) {
 	a := &accessTokens{byID: make(map[string]*accessToken, len(tokens)), now: clock}
 	if len(tokens) == 0 {
 		return a, nil
 	}
 	c := tokenChecker{
-		now: clock(), violations: violations,
+		now: clock(), violations: violations, scopes: scopes,
 		ids: make(map[string]*Token, len(tokens)), hashes: make(map[[sha256.Size]byte]*Token, len(tokens)),
 	}
 	// One allocation for all of them.
@@ -61,6 +64,7 @@ func newAccessTokens(
 			expiresAt: t.Spec.ExpiresAt.UTC(),
 			user:      *t.Spec.User.DeepCopy(),
 			audiences: slices.Clone(t.Spec.Audiences),
+			scope:     t.Spec.Scope.DeepCopy(),
 		}
 		a.byID[known[i].id] = &known[i]
 	}
@@ -107,7 +111,7 @@ func (a *accessTokens) authenticate(_ context.Context, in *Input, e *explanation
 	}
 	v.outcome, v.reason = Yes, ReasonOK
 	v.identity, v.audiences = &known.user, good
-	v.issuedAt, v.expiresAt = known.issuedAt, known.expiresAt
+	v.issuedAt, v.expiresAt, v.scope = known.issuedAt, known.expiresAt, known.scope
 	return v
 }
 
@@ -141,6 +145,7 @@ func (t *accessToken) explain(e *explanation, same bool, now time.Time, requeste
 type tokenChecker struct {
 	now        time.Time
 	violations func(*authenticationv1.UserInfo) []guard.Violation
+	scopes     *authz.Set
 	ids        map[string]*Token
 	hashes     map[[sha256.Size]byte]*Token
 	found      diagnostic.List
@@ -186,6 +191,12 @@ func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
 	case !c.now.Before(t.Spec.ExpiresAt.Time):
 		report(diagnostic.Warning, "spec.expiresAt", fmt.Sprintf("%q is in the past: the token is rejected", t.Spec.ExpiresAt.UTC().Format(time.RFC3339)),
 			"delete the document, or issue a new token")
+	}
+
+	if scope := t.Spec.Scope; scope != nil {
+		for _, problem := range c.scopes.CheckScope("spec.scope", scope) {
+			report(problem.Severity, problem.Field, problem.Message, problem.Hint)
+		}
 	}
 
 	for i, audience := range t.Spec.Audiences {

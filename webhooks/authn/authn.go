@@ -2,10 +2,11 @@
 // pure function from a review to a response.
 //
 // Compile does all the work and all the checks; the Set that it returns is immutable and
-// only looks things up. A token takes four steps: match finds the one backend for its
+// only looks things up. A token takes five steps: match finds the one backend for its
 // shape, so that no backend ever sees a credential meant for another; the backend looks
 // up the identity; check applies the identity guard and revocations, because the API
-// server accepts any identity, system:masters included; conclude makes the answer.
+// server accepts any identity, system:masters included; addScope adds the scope that bounds
+// the token; conclude makes the answer.
 //
 // There are three outcomes. "No" is authenticated: false without an error: the API server
 // caches it, for two minutes by default. "Cannot decide" is authenticated: false with an
@@ -29,6 +30,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
@@ -59,6 +61,9 @@ type Spec struct {
 	// Random is the source of ids of login tokens. It is required for logins, and must
 	// be safe for concurrent use.
 	Random io.Reader
+	// ScopesEnforced returns nil as long as the API server is known to ask about requests of tokens with a scope, and else why
+	// it is not. Without it, these tokens are rejected. It must be fast, and safe for concurrent use.
+	ScopesEnforced func() error
 	// Now is the clock. It is required unless the Spec is empty, and must be safe for
 	// concurrent use.
 	Now func() time.Time
@@ -118,6 +123,9 @@ type Set struct {
 	withdrawn map[string]struct{}
 	logins    *logins
 	warnings  diagnostic.List
+	// scopes are the named scopes, and scopesEnforced is that of the Spec.
+	scopes         *authz.Set
+	scopesEnforced func() error
 }
 
 // backend is one authenticator and the shape of its tokens. Shapes of different backends
@@ -156,6 +164,8 @@ type verdict struct {
 	claims jwtClaims
 	// groups are where the groups of a JWT come from, if its issuer has group sources.
 	groups []GroupOrigin
+	// scope bounds the token of a Yes, nil for one that may do what its user may do.
+	scope *v1alpha1.TokenScope
 }
 
 // jwtClaims are the claims of a JWT by which it can be revoked, "" without them.
@@ -275,6 +285,9 @@ func (s *Set) decide(ctx context.Context, in *Input, e *explanation) Decision {
 	v := b.authenticate(ctx, in, e)
 	if v.outcome == Yes {
 		v = s.check(b.name, v, e)
+	}
+	if v.outcome == Yes {
+		v = s.addScope(v, e)
 	}
 	return conclude(b.name, v, audiences)
 }

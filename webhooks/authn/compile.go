@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
@@ -24,15 +26,20 @@ func Compile(spec Spec) (*Set, error) {
 			Message:  "tokens need a clock to expire by, and Spec.Now is nil",
 		}}
 	}
-	set := &Set{revoked: revoked{}}
+	set := &Set{revoked: revoked{}, scopesEnforced: spec.ScopesEnforced}
 	var found diagnostic.List
 	if spec.Configuration != nil {
+		var problems error
+		set.scopes, problems = authz.Compile(authz.Spec{Source: spec.Configuration.Source, Scopes: spec.Configuration.Scopes})
+		if list, ok := errors.AsType[diagnostic.List](problems); ok {
+			found = append(found, list...)
+		}
 		set.guard = guard.New(&spec.Configuration.Guard)
 		found = append(found, checkConfiguration(&spec)...)
 	}
 	found = append(found, checkDirectories(&spec)...)
 
-	tokens, problems := newAccessTokens(spec.Tokens, spec.Now, func(u *authenticationv1.UserInfo) []guard.Violation {
+	tokens, problems := newAccessTokens(spec.Tokens, spec.Now, set.scopes, func(u *authenticationv1.UserInfo) []guard.Violation {
 		return set.violations(AccessTokens, v1alpha1.AccessTokensSource, u)
 	})
 	found = append(found, problems...)

@@ -75,6 +75,9 @@ type LoginRequest struct {
 	// Token is a login token that is to be renewed, instead of name and password.
 	// It may have expired, as long as its session has not.
 	Token string
+	// Scope is the name of a scope that narrows the session, "" for none. A renewal keeps the scope of the session: it is an
+	// error to ask for another one, unless the session has none.
+	Scope string
 }
 
 // LoginDecision is the result of a LoginRequest.

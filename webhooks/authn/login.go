@@ -70,6 +70,9 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	if d.Message = inputProblem(req.Username, req.Password); d.Message != "" {
 		return d
 	}
+	if d.Message = s.scopeProblem(req.Scope); d.Message != "" {
+		return d
+	}
 	// Directories ignore space around names.
 	name := strings.TrimSpace(req.Username)
 	account, notFound := directory.Directory.Find(ctx, name)
@@ -96,7 +99,7 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	}
 	now := l.tokens.now()
 	return s.issue(ctx, directory, account, d, &loginClaims{
-		Source: directory.Config.Name, Session: now.Unix(), Ends: now.Add(l.sessionTTL).Unix(), Name: name,
+		Source: directory.Config.Name, Session: now.Unix(), Ends: now.Add(l.sessionTTL).Unix(), Name: name, Scope: req.Scope,
 	})
 }
 
@@ -132,6 +135,17 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	}
 	directory := &l.directories[i]
 	d.Directory = directory.Config.Name
+	if claims.Scope == "" {
+		// Everybody can narrow a session, and nobody can widen it.
+		if d.Message = s.scopeProblem(req.Scope); d.Message != "" {
+			return d
+		}
+		claims.Scope = req.Scope
+	}
+	if req.Scope != "" && req.Scope != claims.Scope {
+		d.Message = "the session has another scope, which does not change (hint: log in again)"
+		return d
+	}
 	ctx, cancel := directory.within(ctx)
 	defer cancel()
 	now := l.tokens.now()
@@ -158,7 +172,7 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 		return d.unavailable(err)
 	}
 	return s.issue(ctx, directory, account, d, &loginClaims{
-		Source: claims.Source, Session: claims.Session, Ends: ends, Name: claims.Name,
+		Source: claims.Source, Session: claims.Session, Ends: ends, Name: claims.Name, Scope: claims.Scope,
 	})
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // A login token reads
@@ -47,6 +49,8 @@ type loginClaims struct {
 	// Entry the hash of the entry's key, which differs for another entry of the name.
 	Name  string `json:"name"`
 	Entry string `json:"ent"`
+	// Scope is the name of the scope that narrows the session, "" for none. A renewal keeps it.
+	Scope string `json:"scp,omitempty"`
 }
 
 // loginTokens authenticates login tokens.
@@ -159,6 +163,9 @@ func (l *loginTokens) authenticate(_ context.Context, in *Input, e *explanation)
 	}
 	v.outcome, v.reason = Yes, ReasonOK
 	v.identity, v.audiences = &claims.User, good
+	if claims.Scope != "" {
+		v.scope = &v1alpha1.TokenScope{Name: claims.Scope}
+	}
 	return v
 }
 

@@ -1,6 +1,9 @@
 package authn
 
-import "github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
+import (
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
+)
 
 // Outcome is one of the three answers to a token.
 type Outcome string
@@ -92,6 +95,10 @@ const (
 	// ReasonTooLarge is a token that is larger than Gatehouse reads, or a login whose
 	// identity does not fit into a token.
 	ReasonTooLarge Reason = "too-large"
+	// ReasonScopeNotEnforced is a token with a scope where the API server is not known to ask about scopes.
+	ReasonScopeNotEnforced Reason = "scope-not-enforced"
+	// ReasonUnknownScope is a token with a named scope that is not configured here, or not yet.
+	ReasonUnknownScope = Reason(authz.ReasonUnknownScope)
 
 	// The reasons of logins alone.
 

@@ -727,7 +727,7 @@ func TestInspectReportsAll(t *testing.T) {
 		`d.yaml: PolicyException: metadata.name: is missing (hint: set metadata.name)`,
 		`d.yaml: PolicyException: spec.match.names: "x" is a string, expected a list`,
 		`e.yaml: AccessToken: metadata.name: is missing (hint: set metadata.name)`,
-		`e.yaml: AccessToken: spec.hash: unknown field (hint: the allowed fields are audiences, expiresAt, sha256, user)`,
+		`e.yaml: AccessToken: spec.hash: unknown field (hint: the allowed fields are audiences, expiresAt, scope, sha256, user)`,
 		`e.yaml: AccessToken: spec.user: the value is a number, expected a mapping`,
 	}
 	if got := findings(t, found); !slices.Equal(got, want) {

@@ -78,7 +78,7 @@ func duplicate(members []rawjson.Member, i int) (string, bool) {
 // supportedVersion returns an apiVersion that is supported, and "" for any other: an
 // answer never echoes the caller's text.
 func supportedVersion(v rawjson.Value) string {
-	for _, version := range [...]string{admissionV1, tokenV1, tokenV1beta1} {
+	for _, version := range [...]string{admissionV1, tokenV1, tokenV1beta1, accessV1, accessV1beta1} {
 		if v.Is(version) {
 			return version
 		}

@@ -26,7 +26,10 @@ type exchange struct {
 	// One of these is the decoded request.
 	admission  AdmissionRequest
 	token      TokenRequest
-	apiVersion string
+	apiVersion string // of a TokenReview
+	access     AccessRequest
+	// accessVersion is the apiVersion of a SubjectAccessReview.
+	accessVersion string
 
 	// slots has the slot that the exchange holds, nil while it holds none.
 	slots *Slots
@@ -88,7 +91,7 @@ func (x *exchange) dropIndex() {
 // Exchange is a review as it was received and answered. Its bytes are valid during the call
 // that gets it only, and must not be changed.
 type Exchange struct {
-	// Body is an AdmissionReview. It is nil for a TokenReview, which holds the token.
+	// Body is an AdmissionReview or a SubjectAccessReview. It is nil for a TokenReview, which holds the token.
 	Body []byte
 	// Answer is the review that was sent, nil if there was none or the caller did not take it.
 	Answer []byte
@@ -97,7 +100,9 @@ type Exchange struct {
 // public returns what of the exchange others than the protocol may see.
 func (x *exchange) public() Exchange {
 	out := Exchange{Body: x.body, Answer: x.answer}
-	if x.outcome.Decision != Allowed && x.outcome.Decision != Denied {
+	switch x.outcome.Decision {
+	case Allowed, Denied, NoOpinion:
+	case Unknown, Refused, Shed:
 		out.Answer = nil
 	}
 	if x.apiVersion != "" {
@@ -112,7 +117,7 @@ func (h *handler) newExchange(r *http.Request, timeout time.Duration) *exchange 
 	x.connection = h.connectionOf(r)
 	client := x.connection.Client()
 	x.outcome.Endpoint, x.outcome.Client, x.outcome.Started = h.Name, client, h.Now()
-	x.admission.Client, x.token.Client = client, client
+	x.admission.Client, x.token.Client, x.access.Client = client, client, client
 	x.outcome.TraceParent = r.Header.Get("Traceparent")
 	x.memory = reservation{budget: h.InFlight, client: client, now: h.Now, patience: timeout / 4} // the rest is for the decision
 	return x

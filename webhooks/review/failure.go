@@ -22,6 +22,8 @@ type failure struct {
 	message string
 	// detail is for the log.
 	detail string
+	// decision is how the review ended, if that does not follow from the status.
+	decision Decision
 }
 
 // publicMessage is the message for the caller.

@@ -85,7 +85,7 @@ const (
 type Options struct {
 	// Name is the endpoint's name in Outcomes.
 	Name string
-	// MaxBytes bounds the body. MaxAdmissionBytes and MaxTokenBytes fit.
+	// MaxBytes bounds the body. MaxAdmissionBytes, MaxTokenBytes and MaxAccessBytes fit.
 	MaxBytes int64
 	// MaxTime bounds the time for one review. The caller's ?timeout= holds if it is
 	// shorter.
@@ -135,7 +135,7 @@ func Token(f TokenFunc, o Options) http.Handler {
 	return newHandler(tokenProtocol{f}, o)
 }
 
-// protocol is how the two kinds of review differ.
+// protocol is how the kinds of review differ.
 type protocol interface {
 	// decode decodes the review in the exchange's body and returns the number of its
 	// JSON values. The error is for the caller.
@@ -349,13 +349,13 @@ func (h *handler) finish(w http.ResponseWriter, x *exchange) {
 	x.outcome.Took = h.Now().Sub(x.outcome.Started)
 	x.memory.release()
 	if h.Observe != nil {
-		if x.outcome.Decision != Allowed {
+		if d := x.outcome.Decision; d != Allowed && d != NoOpinion {
 			// Outcomes like this one are logged, and the caller need not wait for that.
 			_ = http.NewResponseController(w).Flush() // fails if the caller has closed the connection
 		}
 		h.Observe(&x.outcome)
 	}
-	for _, finished := range [...]func(*Outcome, Exchange){x.admission.Finished, x.token.Finished} {
+	for _, finished := range [...]func(*Outcome, Exchange){x.admission.Finished, x.token.Finished, x.access.Finished} {
 		if finished != nil {
 			finished(&x.outcome, x.public())
 		}

@@ -17,12 +17,14 @@ import (
 // Decision is how a review ended.
 type Decision string
 
-// The decisions. The first two are answers; the others are why there is none.
+// The decisions. The first three are answers; the others are why there is none.
 const (
 	// Allowed is a yes: admitted, or authenticated.
 	Allowed Decision = "allowed"
 	// Denied is a no.
 	Denied Decision = "denied"
+	// NoOpinion leaves the decision to others.
+	NoOpinion Decision = "no-opinion"
 	// Unknown means that the decision could not be made.
 	Unknown Decision = "unknown"
 	// Refused means that the request was no review that could be answered.
@@ -49,14 +51,15 @@ type Outcome struct {
 	// UID names the review. It is empty if none could be read.
 	UID types.UID
 	// Operation, Resource, Subresource, Namespace, Object and DryRun are the subject of an
-	// admission review. They are empty for a token review.
+	// admission review, or of an access review, whose operation is the verb. They are empty for a
+	// token review.
 	Operation   string
 	Resource    metav1.GroupVersionResource
 	Subresource string
 	Namespace   string
 	Object      string
 	DryRun      bool
-	// User is the user who requests admission, or to whom the token belongs.
+	// User is the user who requests admission or access, or to whom the token belongs.
 	User string
 	// Audit are the audit annotations of the answer.
 	Audit map[string]string
@@ -150,6 +153,8 @@ func (o *Outcome) setFailure(f *failure) {
 		o.Detail = f.message
 	}
 	switch {
+	case f.decision != "":
+		o.Decision = f.decision
 	case f.status == http.StatusServiceUnavailable:
 		o.Decision = Shed
 	case f.status >= http.StatusInternalServerError:

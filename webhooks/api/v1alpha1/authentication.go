@@ -69,6 +69,11 @@ type AccessTokenSpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=1024
 	Audiences []string `json:"audiences,omitempty"`
+	// Scope bounds what the token may be used for, below the rights of its user. Without
+	// it, the token may do what its user may do. A token with a scope is rejected unless
+	// the API server is known to ask /authorize.
+	// +optional
+	Scope *TokenScope `json:"scope,omitempty"`
 }
 
 // TokenRevocation rejects all tokens of a user that were issued before a time: login
@@ -164,6 +169,8 @@ type AuthenticationConfiguration struct {
 	Login *LoginConfiguration `json:"login,omitempty"`
 	// Guard extends the identity guard.
 	Guard GuardConfiguration `json:"guard,omitzero"`
+	// Scopes are named scopes, beside view and edit.
+	Scopes []NamedScope `json:"scopes,omitempty"`
 }
 
 // JWTConfiguration configures the keys of JWT issuers.

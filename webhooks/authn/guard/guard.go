@@ -28,6 +28,9 @@
 // lower case in pkg/apis/apiserver/validation. (An upper-case key does not
 // survive impersonation, whose keys travel as HTTP headers.)
 //
+// Extra keys of gatehouse.dev are Gatehouse's own: by gatehouse.dev/scope it narrows a token. No source may give
+// them; Gatehouse adds them to an identity that the guard has accepted.
+//
 // Authorizers compare names exactly, so a variant such as " System:Masters"
 // has no power; it is rejected because people who read a log take it for what it looks
 // like.

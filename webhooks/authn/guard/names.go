@@ -29,6 +29,7 @@ const (
 	outerJoiner  Fault = `must not begin or end with an invisible joiner`
 	tooLong      Fault = `must not be longer than 1024 bytes`
 	reservedKey  Fault = `is reserved: extra keys under kubernetes.io and k8s.io belong to Kubernetes itself`
+	ownKey       Fault = `is reserved: extra keys of gatehouse.dev are set by Gatehouse itself`
 	upperCaseKey Fault = `must be lower case`
 	spaceInKey   Fault = `must not contain white space`
 )
@@ -81,6 +82,8 @@ func CheckKey(key string) Fault {
 	case domain == "kubernetes.io", strings.HasSuffix(domain, ".kubernetes.io"),
 		domain == "k8s.io", strings.HasSuffix(domain, ".k8s.io"):
 		return reservedKey
+	case domain == v1alpha1.GroupVersion.Group:
+		return ownKey
 	case lower != key:
 		return upperCaseKey
 	case strings.ContainsFunc(key, unicode.IsSpace):

@@ -38,6 +38,8 @@ type memoryBudget struct {
 	// client certificate.
 	inFlight    int64
 	connections int
+	// authorize reports whether a part of the memory of reviews is for those of access.
+	authorize bool
 }
 
 // divideMemory returns a budget. Flags that are 0 default to what fits: of the memory beside
@@ -81,7 +83,7 @@ func (b *memoryBudget) problems(files uint64) []string {
 		all = append(all, fmt.Sprintf("under load the process can exceed its memory limit: it uses %d bytes, %d connections %d and reviews %d, in total %d; the limit is %d (hint: raise the memory limit, or omit --max-in-flight-bytes and --max-connections)",
 			b.base, b.connections, int64(b.connections)*connectionBytes, b.inFlight, need, b.limit))
 	}
-	if largest := server.LargestReview(b.inFlight); largest < review.MaxAdmissionBytes {
+	if largest := server.LargestReview(b.inFlight, b.authorize); largest < review.MaxAdmissionBytes {
 		all = append(all, fmt.Sprintf("reviews larger than %d bytes are rejected, but API servers send up to %d: all reviews together have %d bytes of memory (hint: raise the memory limit, or --max-in-flight-bytes)",
 			largest, review.MaxAdmissionBytes, b.inFlight))
 	}
@@ -103,8 +105,9 @@ func (f *Options) budget(m *memoryLimit, log *slog.Logger) memoryBudget {
 		others = auditBytes
 	}
 	b := divideMemory(m.available(), int64(min(stats.HeapAlloc, math.MaxInt64/4)), others, f.InFlight, f.Connections, files)
+	b.authorize = f.Authorize
 	// Logged when serve starts, with the limits that follow from the memory limit and the flags.
-	log.Info("limits", "maxInFlightBytes", b.inFlight, "maxConnections", b.connections, "largestReviewBytes", server.LargestReview(b.inFlight))
+	log.Info("limits", "maxInFlightBytes", b.inFlight, "maxConnections", b.connections, "largestReviewBytes", server.LargestReview(b.inFlight, b.authorize))
 	for _, problem := range b.problems(files) {
 		log.Warn("limits", "problem", problem)
 	}

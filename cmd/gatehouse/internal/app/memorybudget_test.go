@@ -61,7 +61,7 @@ func TestDivideMemory(t *testing.T) {
 			}
 		})
 	}
-	if largest := server.LargestReview(70 << 20); largest != review.MaxAdmissionBytes {
+	if largest := server.LargestReview(70<<20, false); largest != review.MaxAdmissionBytes {
 		t.Errorf("with 70 MiB, the largest review has %d bytes", largest)
 	}
 }

@@ -39,10 +39,12 @@ type Options struct {
 	OnEmptiedFile string
 	// BackChannelLogout is for how long revocations that issuers ask for are kept, 0 for none.
 	BackChannelLogout time.Duration
-	Listen            string
-	OpsListen         string
-	TLSMinVersion     string
-	Audit             bool
+	// Authorize has /authorize answered, and tokens with a scope accepted once the API server asks there.
+	Authorize     bool
+	Listen        string
+	OpsListen     string
+	TLSMinVersion string
+	Audit         bool
 	// InFlight and Connections are 0 for what fits.
 	InFlight    int64
 	Connections int
@@ -75,6 +77,7 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags.BoolVar(&f.ManageRegistration, "manage-registration", false, "write rules and selectors of the webhook configurations, as the active policies and profiles need them, with --custom-resources; needs what gatehouse manifests --manage-registration prints")
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of this replica, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
 	flags.DurationVar(&f.BackChannelLogout, "back-channel-logout", 0, "answer /logout, to which JWT issuers send the sessions that ended (OpenID Connect Back-Channel Logout), and keep their TokenRevocations for this long, at least the lifetime of the issuers' tokens, such as 24h; with --custom-resources; needs the right to create, list and delete tokenrevocations (default: off)")
+	flags.BoolVar(&f.Authorize, "authorize", false, "answer /authorize, where API servers ask about requests of tokens with a scope, and accept such tokens as soon as the API server is known to ask; 'gatehouse manifests --authorization' prints its configuration; with a cluster, needs the right to create subjectaccessreviews (default: tokens with a scope are rejected)")
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file; policies and profiles look up objects in the cluster of its current context")
 	flags.BoolVar(&f.InCluster, "in-cluster", false, "look up objects in the cluster that this pod runs in, with its service account")
 	flags.StringVar(&f.Listen, "listen", DefaultListen, "address for reviews, HOST:PORT")

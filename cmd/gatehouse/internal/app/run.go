@@ -67,7 +67,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	w := newWiring(f, access, log)
 	defer w.close()
 	for _, add := range []func(context.Context) error{
-		w.addLookups, w.addConfiguration, w.addTokens, w.addLogouts, w.addCertificateEvents, w.addRegistrations,
+		w.addLookups, w.addConfiguration, w.addAuthorization, w.addTokens, w.addLogouts, w.addCertificateEvents, w.addRegistrations,
 		w.addTracing, w.addRecording, w.addStatus,
 	} {
 		if err := add(ctx); err != nil {

@@ -79,13 +79,13 @@ func parseRequest(body []byte) (Request, error) {
 	// Their errors repeat names of members.
 	problems, err := kjson.UnmarshalStrict(body, &r, kjson.DisallowDuplicateFields, kjson.DisallowUnknownFields)
 	if err != nil || len(problems) > 0 || !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
-		return Request{}, badInput(`the body must be a JSON object with strings; allowed are "directory", "username", "password" and "token", each once`)
+		return Request{}, badInput(`the body must be a JSON object with strings; allowed are "directory", "username", "password", "token" and "scope", each once`)
 	}
 	for _, field := range []struct {
 		name, value string
 		most        int
 	}{
-		{"directory", r.Directory, maxTextBytes}, {"username", r.Username, maxTextBytes}, {"password", r.Password, maxTextBytes}, {"token", r.Token, maxBodyBytes},
+		{"directory", r.Directory, maxTextBytes}, {"username", r.Username, maxTextBytes}, {"password", r.Password, maxTextBytes}, {"token", r.Token, maxBodyBytes}, {"scope", r.Scope, maxTextBytes},
 	} {
 		if strings.ContainsRune(field.value, utf8.RuneError) {
 			// That is also what invalid UTF-8 and half a surrogate pair are read as: two texts

@@ -56,5 +56,5 @@ func silent(t *testing.T, body []byte, err error) {
 }
 
 // ownWords are those of which errors are made.
-const ownWords = `the body must be a JSON object with strings; allowed are "directory", "username", "password" and "token", each once` +
+const ownWords = `the body must be a JSON object with strings; allowed are "directory", "username", "password", "token" and "scope", each once` +
 	`username: directory: token: password: must not be longer than 1024 bytes must not be longer than 32768 bytes must be valid Unicode, without U+FFFD `

@@ -124,7 +124,7 @@ func TestHostileRequests(t *testing.T) {
 		{"a member in another case", login.Path, `{"username":"jane","password":"x","Password":"` + password + `"}`, nil, 400, "input", "the body must be a JSON object"},
 		{"a member with a long s", login.Path, `{"u\u017fername":"jane","password":"` + password + `"}`, nil, 400, "input", "the body must be a JSON object"},
 		{"a member with an escape", login.Path, `{"username":"jane","\u0075sername":"root","password":"` + password + `"}`, nil, 400, "input", "the body must be a JSON object"},
-		{"an unknown member", login.Path, `{"` + password + `":"jane"}`, nil, 400, "input", `allowed are "directory", "username", "password" and "token"`},
+		{"an unknown member", login.Path, `{"` + password + `":"jane"}`, nil, 400, "input", `allowed are "directory", "username", "password", "token" and "scope"`},
 		{"a number for a text", login.Path, `{"username":"jane","password":12345}`, nil, 400, "input", "the body must be a JSON object"},
 		{"half a surrogate pair", login.Path, `{"username":"jane","password":"` + password + `\ud800"}`, nil, 400, "input", "password: must be valid Unicode"},
 		{"invalid UTF-8", login.Path, `{"username":"jane","password":"` + password + "\xff\"}", nil, 400, "input", "password: must be valid Unicode"},

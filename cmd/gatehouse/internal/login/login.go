@@ -41,7 +41,7 @@ func (s *service) login(ctx context.Context, c *call) answer {
 		enduring, cancel := enduring(ctx)
 		defer cancel()
 		d = set.Login(enduring, authn.LoginRequest{
-			Directory: r.Directory, Username: r.Username, Password: r.Password, Token: r.Token,
+			Directory: r.Directory, Username: r.Username, Password: r.Password, Token: r.Token, Scope: r.Scope,
 		})
 	}) {
 		return c.overloaded()

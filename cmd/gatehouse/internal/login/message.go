@@ -44,6 +44,10 @@ func sentence(r authn.Reason) string {
 		return "the directory of the token is not configured (hint: try again in a minute, then log in again)"
 	case authn.ReasonVersion:
 		return "the token was issued by another version of Gatehouse (hint: try again in a minute, then log in again)"
+	case authn.ReasonScopeNotEnforced:
+		return "the token has a scope, and the API server is not known to enforce scopes (hint: try again in a minute, then ask the administrator)"
+	case authn.ReasonUnknownScope:
+		return "the scope of the token is not configured (hint: try again in a minute, then ask the administrator)"
 	case authn.ReasonSession:
 		return "the session has ended (hint: log in again)"
 	case authn.ReasonCredentials:

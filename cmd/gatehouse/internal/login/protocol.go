@@ -33,6 +33,8 @@ type Request struct {
 	Username  string `json:"username,omitempty"`
 	Password  string `json:"password,omitempty"`
 	Token     string `json:"token,omitempty"`
+	// Scope is the name of a scope that narrows the session, "" for none. A renewal keeps the scope of the session.
+	Scope string `json:"scope,omitempty"`
 }
 
 // Issued is a new login token.

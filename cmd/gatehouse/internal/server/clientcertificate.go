@@ -10,6 +10,7 @@ import (
 // The hints say how an API server shows a client certificate, for the reader of its log.
 const (
 	authenticationHint = "set client-certificate and client-key in the API server's webhook kubeconfig, and --client-ca to the CA that signed it"
+	authorizationHint  = "set client-certificate and client-key in the kubeconfig of the API server's AuthorizationConfiguration, and --client-ca to the CA that signed it"
 	admissionHint      = "name a kubeConfigFile in the API server's AdmissionConfiguration, with client-certificate and client-key for the user SERVICE.NAMESPACE.svc, and set --client-ca to the CA that signed it"
 )
 

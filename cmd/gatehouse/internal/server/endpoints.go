@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
 	"github.com/gatehouse-dev/gatehouse/internal/clients"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -23,6 +25,8 @@ import (
 const (
 	// admissionTime is the longest that a webhook may take.
 	admissionTime = 30 * time.Second
+	// accessTime is that of the AuthorizationConfiguration that 'gatehouse manifests' prints.
+	accessTime = 3 * time.Second
 	// tokenTime is well below the 30 seconds after which the API server gives up a
 	// login.
 	tokenTime = 8 * time.Second
@@ -41,7 +45,7 @@ const (
 func KeyWaits() int { return runtime.GOMAXPROCS(0) }
 
 // ReviewOptions is what Reviews needs. Every field is required but for
-// RequireClientCertificate, CustomResources, CheckComplete, ReadNamespace and Begin.
+// RequireClientCertificate, CustomResources, CheckComplete, ReadNamespace, Authorize and Begin.
 type ReviewOptions struct {
 	// Bytes bounds the memory of reviews in progress, and of decoding them.
 	Bytes int64
@@ -65,6 +69,8 @@ type ReviewOptions struct {
 	// ReadNamespace, if set, has the namespace of a request be in memory before it is
 	// decided on, if it exists, within what the client may ask for.
 	ReadNamespace func(name string, client *clients.Client)
+	// Authorize has /authorize answered. Access reviews have a sixteenth of the bytes then.
+	Authorize bool
 	// Login answers login.Path and login.WhoamiPath, and with Logout also login.LogoutPath,
 	// for any caller.
 	Login  http.Handler
@@ -76,10 +82,18 @@ type ReviewOptions struct {
 // tokenBytes returns the part of the bytes for reviews that token reviews have.
 func tokenBytes(bytes int64) int64 { return bytes / 8 }
 
+// accessBytes returns the part of the bytes for reviews that access reviews have, if there are any.
+func accessBytes(bytes int64, authorize bool) int64 {
+	if !authorize {
+		return 0
+	}
+	return bytes / 16
+}
+
 // LargestReview returns the size of the largest admission review that is read with so
-// many bytes for all reviews.
-func LargestReview(bytes int64) int64 {
-	return min(review.MaxAdmissionBytes, review.NewBudget(bytes-tokenBytes(bytes)).LargestBody())
+// many bytes for all reviews, of access too with authorize.
+func LargestReview(bytes int64, authorize bool) int64 {
+	return min(review.MaxAdmissionBytes, review.NewBudget(bytes-tokenBytes(bytes)-accessBytes(bytes, authorize)).LargestBody())
 }
 
 // reviews answers reviews.
@@ -87,10 +101,11 @@ type reviews struct {
 	ReviewOptions
 
 	current *atomic.Pointer[webhooks.Snapshot]
-	// admission and token are the options of the endpoints of either kind but for the
+	// admission, token and access are the options of the endpoints of each kind but for the
 	// name. Token reviews have slots, and an eighth of the bytes, of their own, so that
-	// many admission reviews do not keep people from logging in.
-	admission, token review.Options
+	// many admission reviews do not keep people from logging in. So have access reviews: a
+	// policy that asks the authorizer makes the API server ask here while the policy is evaluated.
+	admission, token, access review.Options
 }
 
 // Reviews answers every endpoint of the table from the snapshot that is current when a
@@ -98,21 +113,27 @@ type reviews struct {
 func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) http.Handler {
 	r := &reviews{
 		ReviewOptions: options, current: current,
-		admission: options.endpoint(review.MaxAdmissionBytes, admissionTime, options.Bytes-tokenBytes(options.Bytes)),
+		admission: options.endpoint(review.MaxAdmissionBytes, admissionTime, options.Bytes-tokenBytes(options.Bytes)-accessBytes(options.Bytes, options.Authorize)),
 		token:     options.endpoint(review.MaxTokenBytes, tokenTime, tokenBytes(options.Bytes)),
+		access:    options.endpoint(review.MaxAccessBytes, accessTime, accessBytes(options.Bytes, true)),
 	}
 	if options.RequireClientCertificate {
 		r.admission.Admit = requireCertificate(admissionHint, options.Now)
 	}
 	r.token.InFlight.Kind, r.token.Slots.Kind = clients.TokenMemory, clients.TokenDecisions
+	r.access.InFlight.Kind, r.access.Slots.Kind = clients.AccessMemory, clients.AccessDecisions
 	r.token.Admit = requireCertificate(authenticationHint, options.Now)
+	r.access.Admit = requireCertificate(authorizationHint, options.Now)
 
 	mux := http.NewServeMux()
 	for _, e := range webhooks.Endpoints() {
-		if e.Token != nil {
+		switch {
+		case e.Token != nil:
 			mux.Handle(e.Path, r.tokenEndpoint(e))
-		} else {
+		case e.Admission != nil:
 			mux.Handle(e.Path, r.admissionEndpoint(e))
+		case options.Authorize:
+			mux.Handle(e.Path, r.accessEndpoint(e))
 		}
 	}
 	people := keepAliveIf(never, review.WithBody(http.HandlerFunc(r.login), review.Options{
@@ -150,6 +171,23 @@ func (s *reviews) tokenEndpoint(e webhooks.Endpoint) http.Handler {
 			snapshot = trace.Snapshot(snapshot)
 		}
 		return e.Token(ctx, snapshot, r.Request, r.Pause)
+	}, o))
+}
+
+// accessEndpoint answers access reviews.
+func (s *reviews) accessEndpoint(e webhooks.Endpoint) http.Handler {
+	o := s.access
+	o.Name = e.Name
+	return keepAliveIf(isVerified, review.Access(func(ctx context.Context, r *review.AccessRequest) review.AccessResponse {
+		if err := s.checkComplete(); err != nil {
+			return review.AccessResponse{Status: authorizationv1.SubjectAccessReviewStatus{EvaluationError: "starting"}, Reason: "starting", Detail: err.Error()}
+		}
+		d := e.Access(ctx, s.current.Load(), &r.Spec)
+		response := review.AccessResponse{Status: d.Status(), Reason: string(d.Reason), Detail: d.Scope}
+		if d.Reason == authz.ReasonProbe {
+			response.Code = http.StatusServiceUnavailable // the API server need not try again
+		}
+		return response
 	}, o))
 }
 
@@ -225,7 +263,7 @@ func (s *reviews) login(w http.ResponseWriter, r *http.Request) {
 // an outage that must show.
 func (s *reviews) notFound(w http.ResponseWriter, _ *http.Request) {
 	s.Observe(&review.Outcome{Endpoint: "none", Decision: review.Refused, Reason: "path", Started: s.Now()})
-	http.Error(w, "no endpoint has this path (hint: use /authenticate, /mutate, /validate, /login or /whoami)", http.StatusNotFound)
+	http.Error(w, "no endpoint has this path (hint: use /authenticate, /authorize with --authorize, /mutate, /validate, /login or /whoami)", http.StatusNotFound)
 }
 
 func (s *reviews) checkComplete() error {

@@ -29,6 +29,7 @@ type manifestsFlags struct {
 	excludeNamespaces     []string
 	includeResources      []string
 	authentication        bool
+	authorization         bool
 	customResources, crds bool
 	managed               bool
 	logouts, audit        bool
@@ -78,6 +79,10 @@ With --authentication it prints the kubeconfig for --authentication-token-webhoo
 of kube-apiserver, a file on the control plane nodes, with the flags of kube-apiserver in
 its comment. It does not read the files that the kubeconfig names.
 
+With --authorization it prints two such files: the AuthorizationConfiguration for
+--authorization-config of kube-apiserver, by which it asks serve --authorize about
+requests of tokens with a scope, and the kubeconfig that this file names.
+
 The API server sends nothing about kube-system, kube-node-lease, Gatehouse's own
 namespace, nodes, certificate signing requests, leases, events, reviews and Gatehouse's
 own documents, so that a cluster can start without Gatehouse. In an emergency it also
@@ -97,6 +102,10 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 
   # token reviews
   gatehouse manifests --authentication --url https://192.0.2.10:9443 --ca-file /etc/kubernetes/gatehouse/ca.crt \
+    --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key
+
+  # the scopes of tokens, with the same files
+  gatehouse manifests --authorization --url https://192.0.2.10:9443 --ca-file /etc/kubernetes/gatehouse/ca.crt \
     --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -132,7 +141,8 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.BoolVar(&f.crds, "crds", false, "print only the CustomResourceDefinitions of this version")
 	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+cli.OrList(partNames())+" (default: all)")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews")
-	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml)")
+	flags.BoolVar(&f.authorization, "authorization", false, "print the kubeconfig for access reviews, and kube-apiserver's AuthorizationConfiguration that sends requests of tokens with a scope")
+	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml, with --authorization authorization-kubeconfig.yaml)")
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver")
 	return cmd
@@ -176,7 +186,7 @@ func (f *manifestsFlags) run(cmd *cobra.Command) ([]byte, []string, error) {
 		return text, nil, err
 	case f.audit:
 		return f.auditRights(cmd.Context())
-	case f.authentication:
+	case f.authentication, f.authorization:
 		return f.forHosts()
 	default:
 		return f.forAdmission()
@@ -193,7 +203,9 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 	case f.audit:
 		mode, allowed = "audit", append(cli.ClusterFlagNames(), "config", "name", "namespace", "service-account")
 	case f.authentication:
-		mode, allowed = "authentication", []string{"url", "ca-file", "client-cert", "client-key", "name", "kubeconfig-path"}
+		mode, allowed = "authentication", hostFlags()
+	case f.authorization:
+		mode, allowed = "authorization", hostFlags()
 	}
 	problems := []error{f.cluster.Check()}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
@@ -203,7 +215,7 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 		case mode == "" && slices.Contains(cli.ClusterFlagNames(), flag.Name):
 			problems = append(problems, fmt.Errorf("--%s is for --audit (hint: --kubeconfig-path is the path of the kubeconfig on the hosts of kube-apiserver)", flag.Name))
 		case mode == "" && slices.Contains([]string{"client-cert", "client-key", "kubeconfig-path"}, flag.Name):
-			problems = append(problems, fmt.Errorf("--%s is for --authentication", flag.Name))
+			problems = append(problems, fmt.Errorf("--%s is for --authentication and --authorization", flag.Name))
 		}
 	})
 	return errors.Join(problems...)
@@ -263,17 +275,27 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 	return text, notes, err
 }
 
-// forHosts returns the kubeconfig for the hosts of kube-apiserver, and notes.
+// hostFlags are the flags for files on the hosts of kube-apiserver.
+func hostFlags() []string {
+	return []string{"url", "ca-file", "client-cert", "client-key", "name", "kubeconfig-path"}
+}
+
+// forHosts returns the files for the hosts of kube-apiserver, and notes.
 func (f *manifestsFlags) forHosts() ([]byte, []string, error) {
 	server, err := f.server()
 	if err != nil {
 		return nil, nil, err
 	}
-	o := registration.KubeconfigOptions{
-		Name: f.name, Server: server, CAFile: f.caFile, ClientCert: f.clientCert, ClientKey: f.clientKey,
-		Path: cmp.Or(f.kubeconfigPath, "/etc/kubernetes/"+f.name+"/kubeconfig.yaml"),
+	dir := "/etc/kubernetes/" + f.name
+	o := registration.KubeconfigOptions{Name: f.name, Server: server, CAFile: f.caFile, ClientCert: f.clientCert, ClientKey: f.clientKey}
+	var document registration.Document
+	if f.authorization {
+		o.Path = cmp.Or(f.kubeconfigPath, dir+"/authorization-kubeconfig.yaml")
+		document, err = registration.Authorization(o, dir+"/authorization.yaml")
+	} else {
+		o.Path = cmp.Or(f.kubeconfigPath, dir+"/kubeconfig.yaml")
+		document, err = registration.Kubeconfig(o)
 	}
-	document, err := registration.Kubeconfig(o)
 	if err != nil {
 		return nil, nil, err
 	}

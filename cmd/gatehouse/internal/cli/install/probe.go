@@ -49,6 +49,11 @@ the Service.
 With --url it asks no API server: it sends the review to both admission endpoints of a
 server outside of the cluster, and trusts --ca-file.
 
+With --authorization it checks instead that the API server enforces the scopes of tokens:
+that it asks Gatehouse about requests of these tokens, and denies them when Gatehouse does
+not answer. It creates SubjectAccessReviews for that, which needs the right to create
+these. With several API servers, run it for each, with --kubeconfig.
+
 It tries again until every webhook answers, for --timeout.
 
 It warns of what a replica reports about itself: a rejected configuration, params that
@@ -59,13 +64,16 @@ It also warns if Gatehouse asks for no client certificate, so that API servers c
 without it they compete with strangers for memory and connections.
 
 Exit codes: 0 every webhook answers; 1 a webhook does not answer, or with a certificate
-that its caBundle does not verify; 2 the webhook configurations or the Service cannot be
-read.`,
+that its caBundle does not verify, or scopes are not enforced; 2 the webhook
+configurations or the Service cannot be read, or the API server cannot be asked.`,
 		Example: `  # in a pod
   gatehouse probe --in-cluster
 
   # a server without a cluster
-  gatehouse probe --url https://127.0.0.1:9443 --ca-file ./gatehouse-certs/ca.crt`,
+  gatehouse probe --url https://127.0.0.1:9443 --ca-file ./gatehouse-certs/ca.crt
+
+  # does the API server enforce the scopes of tokens?
+  gatehouse probe --authorization --context prod`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(f.check(), f.checkURL()); err != nil {
@@ -79,6 +87,9 @@ read.`,
 				return err
 			}
 			config.QPS = -1 // one request for each object
+			if f.authorization {
+				return f.runScopes(cmd.Context(), config, s)
+			}
 			client, err := certs.NewClient(config)
 			if err != nil {
 				return err
@@ -87,6 +98,7 @@ read.`,
 		},
 	}
 	f.add(cmd, "name of the webhook configurations", "namespace of the pod in the review", 30*time.Second, "how long to try until every webhook answers")
+	cmd.Flags().BoolVar(&f.authorization, "authorization", false, "check only that the API server enforces the scopes of tokens")
 	cmd.Flags().StringVar(&f.url, "url", "", "server to call in place of the webhooks of a cluster, https://HOST[:PORT]")
 	cmd.Flags().StringVar(&f.caFile, "ca-file", "", "PEM file with the CAs that verify the certificate of --url (default the CAs of this machine)")
 	return cmd
@@ -125,6 +137,8 @@ func (f *installFlags) check() error {
 type probeFlags struct {
 	installFlags
 
+	// authorization asks an API server whether it enforces scopes.
+	authorization bool
 	// url is the address of a server without a cluster, and caFile has the CAs that verify it.
 	url, caFile string
 	target      *url.URL
@@ -138,6 +152,9 @@ func (f *probeFlags) checkURL() error {
 			return errors.New("--ca-file is for --url: the webhook configurations of a cluster have a caBundle")
 		}
 		return nil
+	}
+	if f.authorization {
+		return errors.New("--authorization asks an API server, and --url a server without one")
 	}
 	if f.Given() {
 		return errors.New("--url excludes --in-cluster, --kubeconfig and --context: it asks no API server")

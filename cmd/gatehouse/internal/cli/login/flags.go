@@ -32,9 +32,11 @@ const defaultListen = "127.0.0.1:0"
 type loginFlags struct {
 	issuer, issuerCA, issuerCAData string
 	clientID, clientSecretFile     string
-	scopes                         []string
-	device, noBrowser              bool
-	listen                         string
+	// scopes are those of OAuth that the issuer is asked for, and scope is Gatehouse's for the session.
+	scopes            []string
+	scope             string
+	device, noBrowser bool
+	listen            string
 
 	server, serverCA, serverCAData string
 	directory, username            string
@@ -56,7 +58,7 @@ func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.issuerCAData, "issuer-ca-data", "", "the same in base64, in place of a file")
 	flags.StringVar(&f.clientID, "client-id", "", "client ID at the issuer")
 	flags.StringVar(&f.clientSecretFile, "client-secret-file", "", "file with the client secret; a public client has none")
-	flags.StringArrayVar(&f.scopes, "scope", nil, "scope to request from the issuer besides openid, such as email or groups; can be repeated")
+	flags.StringArrayVar(&f.scopes, "issuer-scope", nil, "OAuth scope to request from the issuer besides openid, such as email or groups; can be repeated")
 	flags.BoolVar(&f.device, "device", false, "log in on another device, with a code")
 	flags.BoolVar(&f.noBrowser, "no-browser", false, "print the address to open, and open no browser")
 	flags.StringVar(&f.listen, "listen", defaultListen, "address on this machine that the browser returns to, HOST:PORT")
@@ -65,6 +67,7 @@ func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.serverCAData, "server-ca-data", "", "the same in base64, in place of a file")
 	flags.StringVar(&f.directory, "directory", "", "LDAP directory of the user, if Gatehouse has several")
 	flags.StringVar(&f.username, "username", "", "user name (default: login asks for it)")
+	flags.StringVar(&f.scope, "scope", "", "scope that narrows the session: view, edit, or one of the AuthenticationConfiguration (default: all of your rights)")
 	flags.StringVar(&f.cacheDir, "cache-dir", "", "directory for stored logins (default $KUBECACHEDIR/gatehouse or ~/.kube/cache/gatehouse)")
 	flags.StringVar(&f.tokenStore, "token-store", "", "where tokens are stored: auto (the OS keyring if it is unlocked, else files), keyring, file or none (default $"+tokenStoreVariable+" or auto)")
 }
@@ -77,7 +80,7 @@ func (f *loginFlags) named() bool { return f.issuer != "" || f.server != "" }
 func (f *loginFlags) given(flags ...string) string {
 	has := map[string]bool{
 		"issuer-ca": f.issuerCA != "", "issuer-ca-data": f.issuerCAData != "", "client-id": f.clientID != "",
-		"client-secret-file": f.clientSecretFile != "", "scope": len(f.scopes) > 0,
+		"client-secret-file": f.clientSecretFile != "", "issuer-scope": len(f.scopes) > 0, "scope": f.scope != "",
 		"device": f.device, "no-browser": f.noBrowser, "listen": f.listen != defaultListen,
 		"server-ca": f.serverCA != "", "server-ca-data": f.serverCAData != "",
 		"directory": f.directory != "", "username": f.username != "", "password-stdin": f.passwordStdin,
@@ -106,12 +109,12 @@ func (f *loginFlags) check() error {
 		err := session.ParseIssuer(f.issuer)
 		problems.Add(err != nil, "--issuer: %w", err)
 		problems.Add(f.clientID == "", "--client-id is required with --issuer")
-		misplaced("valid only for a login with user name and password, without --issuer", "directory", "username", "password-stdin")
+		misplaced("valid only for a login with user name and password, without --issuer", "directory", "username", "password-stdin", "scope")
 		if f.device {
 			misplaced("valid only for a login in a browser, without --device", "no-browser", "listen")
 		}
 	} else {
-		misplaced("valid only with --issuer", "issuer-ca", "issuer-ca-data", "client-id", "client-secret-file", "scope", "device", "no-browser", "listen")
+		misplaced("valid only with --issuer", "issuer-ca", "issuer-ca-data", "client-id", "client-secret-file", "issuer-scope", "device", "no-browser", "listen")
 		problems.Add(f.passwordStdin && f.username == "" && f.name == "", "--username is required with --password-stdin")
 	}
 	if f.server != "" {
@@ -126,7 +129,7 @@ func (f *loginFlags) check() error {
 	problems.Add(f.issuerCA != "" && f.issuerCAData != "", "--issuer-ca and --issuer-ca-data exclude each other")
 	problems.Add(f.serverCA != "" && f.serverCAData != "", "--server-ca and --server-ca-data exclude each other")
 	for _, scope := range f.scopes {
-		problems.Add(scope == "" || strings.ContainsAny(scope, " ,\"\\"), "--scope %q: must be one scope (hint: repeat the flag)", scope)
+		problems.Add(scope == "" || strings.ContainsAny(scope, " ,\"\\"), "--issuer-scope %q: must be one scope (hint: repeat the flag)", scope)
 	}
 	_, err = session.ParseStore(f.tokenStore)
 	problems.Add(err != nil, "--token-store: %w", err)
@@ -166,7 +169,7 @@ func (f *loginFlags) method(s cli.Streams) (session.Method, error) {
 			prompter = session.ScriptInput{Secret: s.In}
 		}
 		return &session.Password{
-			Server: f.server, Roots: roots, Directory: f.directory, Username: f.username, Name: f.name, Prompter: prompter, Now: time.Now,
+			Server: f.server, Roots: roots, Directory: f.directory, Username: f.username, Scope: f.scope, Name: f.name, Prompter: prompter, Now: time.Now,
 		}, nil
 	}
 	_, roots, err := readCAs("--issuer-ca", f.issuerCA, f.issuerCAData)
@@ -258,7 +261,7 @@ func (f *loginFlags) args() ([]string, error) {
 	text("client-id", f.clientID)
 	path("client-secret-file", f.clientSecretFile)
 	for _, scope := range f.scopes {
-		text("scope", scope)
+		text("issuer-scope", scope)
 	}
 	if f.device {
 		args = append(args, "--device")
@@ -273,6 +276,7 @@ func (f *loginFlags) args() ([]string, error) {
 	ca("server-ca", f.serverCA, f.serverCAData)
 	text("directory", f.directory)
 	text("username", f.username)
+	text("scope", f.scope)
 	path("cache-dir", f.cacheDir)
 	text("token-store", f.tokenStore)
 	return args, errors.Join(errs...)

@@ -49,7 +49,7 @@ are replaced if 'gatehouse kubeconfig' wrote them; otherwise nothing is written.
 Exit codes: 0 written, 1 rejected, 2 bad usage, or a file cannot be read or written.`,
 		Example: `  # for all users
   gatehouse kubeconfig --api-server https://192.0.2.1:6443 --api-server-ca cluster-ca.crt --name prod \
-    --issuer https://dex.example --client-id kubernetes --scope groups --server https://192.0.2.10:9443 --server-ca ca.crt >kubeconfig
+    --issuer https://dex.example --client-id kubernetes --issuer-scope groups --server https://192.0.2.10:9443 --server-ca ca.crt >kubeconfig
 
   # for yourself, with user name and password
   gatehouse kubeconfig --api-server https://192.0.2.1:6443 --api-server-ca cluster-ca.crt --name prod \

@@ -45,6 +45,11 @@ verifies that the server is a Gatehouse.
 
 Without either, the current context of the kubeconfig decides.
 
+With --scope, the session is narrowed: its tokens can do what the scope includes, as far
+as you may do it. Everybody can narrow a session; it needs a login with user name and
+password, and a Gatehouse that the API server asks about scopes. With -o token, give the
+token to a program that should not have all of your rights.
+
 Tokens are stored in the OS keyring: Keychain, Credential Manager, or the Secret
 Service of a Linux desktop. --token-store, or the variable GATEHOUSE_TOKEN_STORE,
 selects another place:
@@ -65,7 +70,7 @@ terminal.
 Exit codes: 0 logged in, 1 rejected, 2 cannot decide: bad usage, no response, no
 terminal for the question.`,
 		Example: `  # in a browser
-  gatehouse login --issuer https://dex.example --client-id kubernetes --scope email --scope groups
+  gatehouse login --issuer https://dex.example --client-id kubernetes --issuer-scope email --issuer-scope groups
 
   # on another device
   gatehouse login --issuer https://dex.example --client-id kubernetes --device
@@ -74,7 +79,10 @@ terminal for the question.`,
   gatehouse login --server https://gatehouse.example:9443 --server-ca ca.crt --username jane
 
   # as in the current context of the kubeconfig
-  gatehouse login`,
+  gatehouse login
+
+  # a token for a program that may only look
+  gatehouse login --scope view -o token >token`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), s)
@@ -159,7 +167,7 @@ func (f *loginCommand) fromContext() error {
 	if f.named() {
 		return errors.New("--context and --kubeconfig cannot be combined with --issuer and --server: the context of the kubeconfig has its own")
 	}
-	if names := f.given("issuer-ca", "issuer-ca-data", "client-id", "client-secret-file", "scope", "server-ca", "server-ca-data", "directory"); names != "" {
+	if names := f.given("issuer-ca", "issuer-ca-data", "client-id", "client-secret-file", "issuer-scope", "server-ca", "server-ca-data", "directory"); names != "" {
 		return errors.New(names + " valid only with --issuer or --server (hint: without them, the context of the kubeconfig decides how to log in)")
 	}
 	said, err := loginOf(&f.ContextFlags, "--kubeconfig FILE or --context NAME, or log in without a kubeconfig: --issuer URL --client-id ID, or --server URL")
@@ -170,6 +178,13 @@ func (f *loginCommand) fromContext() error {
 		said.listen = f.listen
 	}
 	said.passwordStdin = f.passwordStdin
+	switch {
+	case f.scope == "" || f.scope == said.scope:
+	case said.scope != "":
+		return fmt.Errorf("--scope %.100q: the context logs in with the scope %q", f.scope, said.scope)
+	default:
+		said.scope = f.scope // a session of its own, which kubectl does not use
+	}
 	said.noBrowser = said.noBrowser || f.noBrowser
 	said.device = said.device || f.device
 	switch {

@@ -79,5 +79,5 @@ func (f *loginFlags) identity() session.Identity {
 	if f.issuer != "" {
 		return (&session.OIDC{Issuer: f.issuer, ClientID: f.clientID, Scopes: f.scopes}).Identity()
 	}
-	return (&session.Password{Server: f.server, Directory: f.directory, Username: f.username}).Identity()
+	return (&session.Password{Server: f.server, Directory: f.directory, Username: f.username, Scope: f.scope}).Identity()
 }

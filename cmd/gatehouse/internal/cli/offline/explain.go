@@ -57,7 +57,11 @@ a file or standard input, because it is a secret, and is not printed. No issuer 
 contacted: keys of a JWT's issuer come from its keysFile, or from the issuer with
 --fetch-keys, and groups from its groupSources with --ask-groups. With --audience it cannot decide about a token without audiences,
 which is valid for the API server's: only the API server knows these. Exit codes:
-0 yes, 1 no, 2 cannot decide.`,
+0 yes, 1 no, 2 cannot decide.
+
+With --can-i too it shows which rule of the token's scope includes a request, or that
+none does: then the exit code is 1. Whether the user may do what the scope includes,
+kubectl auth can-i --token knows.`,
 		Example: `  # why is there no sidecar?
   gatehouse explain --config ./config deployment.yaml
 
@@ -69,7 +73,10 @@ which is valid for the API server's: only the API server knows these. Exit codes
     jq -r 'select(any(.profiles[]; .status == "stale")) | .namespace + "/" + .name'
 
   # why is this token refused?
-  gatehouse explain --config ./config --token-file token.txt --fetch-keys`,
+  gatehouse explain --config ./config --token-file token.txt --fetch-keys
+
+  # does the scope of this token include it?
+  gatehouse explain --config ./config --token-file token.txt --can-i "delete pods -n shop"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(f.token.check(cmd.Flags()), f.check()); err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
@@ -36,6 +37,7 @@ type explainTokenFlags struct {
 	audiences []string
 	fetchKeys bool
 	askGroups bool
+	canI      string
 
 	now   func() time.Time
 	fetch func(context.Context, authn.Issuer) (*jwt.KeySet, error)
@@ -50,19 +52,20 @@ func (f *explainTokenFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.file, tokenFileFlag, "", "file of a bearer token to explain instead of manifests, or - for standard input")
 	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is shown to, with --token-file; repeatable (default the API server's own)")
 	flags.BoolVar(&f.fetchKeys, "fetch-keys", false, "ask the token's issuer for its keys, with --token-file")
+	f.addCanI(cmd)
 	flags.BoolVar(&f.askGroups, "ask-groups", false, "ask the groupSources of the token's issuer, with --token-file; one with userInfo gets the token")
 }
 
 // check refuses flags that do not go together.
 func (f *explainTokenFlags) check(flags *pflag.FlagSet) error {
 	if f.file == "" {
-		if len(f.audiences) > 0 || f.fetchKeys || f.askGroups {
-			return errors.New("--audience, --fetch-keys and --ask-groups are for --token-file")
+		if len(f.audiences) > 0 || f.fetchKeys || f.askGroups || f.canI != "" {
+			return errors.New("--audience, --can-i, --fetch-keys and --ask-groups are for --token-file")
 		}
 		return nil
 	}
 	var problems cli.Problems
-	allowed := []string{"config", "output", tokenFileFlag, "audience", "fetch-keys", "ask-groups"}
+	allowed := []string{"config", "output", tokenFileFlag, "audience", canIFlag, "fetch-keys", "ask-groups"}
 	flags.Visit(func(given *pflag.Flag) {
 		problems.Add(!slices.Contains(allowed, given.Name), "--%s is about manifests and does not go with --%s", given.Name, tokenFileFlag)
 	})
@@ -82,12 +85,20 @@ func (f *explainTokenFlags) refuseTokens(next cobra.PositionalArgs, files func()
 
 // explain explains the token.
 func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, output string) error {
+	var asked *authorizationv1.SubjectAccessReviewSpec
+	if f.canI != "" {
+		var err error
+		if asked, err = parseAccess(f.canI); err != nil {
+			return err
+		}
+	}
 	token, err := cli.ReadToken(s.In, f.file)
 	if err != nil {
 		return err
 	}
 	c, found := config.Inspect(dir)
 	c.Authn.Now = f.now
+	c.Authn.ScopesEnforced = func() error { return nil } // what a server with --authorize answers
 	var steps []authn.Step
 	if f.fetchKeys && found.Err() == nil { // an invalid configuration makes no calls
 		steps = []authn.Step{{Name: "fetch", Found: f.fetchIssuerKeys(ctx, &c.Authn, token)}}
@@ -109,8 +120,14 @@ func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, out
 	if d.Reason == authn.ReasonKeys && f.fetchKeys {
 		e.Hint = "what the issuer answered is the first step; jwt.issuers has a keysFile for an issuer that is not asked"
 	}
+	if asked != nil {
+		e.CanI = explainAccess(snapshot.Authn, &d, f.canI, asked)
+	}
 	if err := cli.WriteReport(s.Out, output, e, func(out io.Writer) { e.print(out, f.now()) }); err != nil {
 		return err
+	}
+	if e.CanI != nil && e.Outcome == authn.Yes {
+		return e.CanI.exit()
 	}
 	return cli.ExitOutcome(e.Outcome)
 }
@@ -171,6 +188,8 @@ type explainedToken struct {
 	GroupOrigins []authn.GroupOrigin `json:"groupOrigins,omitempty"`
 	// Status is the answer to the API server. It may be a yes where the outcome is unknown: see checkAudiences.
 	Status authenticationv1.TokenReviewStatus `json:"status"`
+	// CanI is what the scope of the token says about the request of --can-i.
+	CanI *explainedAccess `json:"canI,omitempty"`
 }
 
 func newExplainedToken(d *authn.Decision, steps []authn.Step) *explainedToken {
@@ -217,25 +236,26 @@ func tokenHint(d *authn.Decision) string {
 //
 //nolint:gochecknoglobals // constant
 var tokenHints = map[authn.Reason]string{
-	authn.ReasonForeign:     "it is not of an issuer that is configured here, and no token of Gatehouse; kube-apiserver knows service account tokens and client certificates itself",
-	authn.ReasonMalformed:   "copy the whole token, without quotes",
-	authn.ReasonTooLarge:    "issue it with fewer groups, or fewer claims",
-	authn.ReasonUnknownID:   "its AccessToken document is not in this directory: it was revoked, or is not there yet",
-	authn.ReasonWrongSecret: "it was issued for another document of this id: issue a token under a new id",
-	authn.ReasonExpired:     "log in again, or issue another token",
-	authn.ReasonGuard:       "change the identity, or give the source a prefix; guard.allowedGroups has the exceptions, for groups only",
-	authn.ReasonRevoked:     "log in again: a TokenRevocation ends only what was issued before it",
-	authn.ReasonSignature:   "it was changed after it was signed, or somebody else signed it",
-	authn.ReasonAlgorithm:   "the issuer must sign with RSA or ECDSA",
-	authn.ReasonNotYetValid: "the clocks of the issuer and of this machine are apart",
-	authn.ReasonClaims:      "claims are the issuer's to change, mappings and rules are in the AuthenticationConfiguration",
-	authn.ReasonKeys:        "--fetch-keys asks the issuer for its keys; jwt.issuers has a keysFile for an issuer that is not asked",
-	authn.ReasonGroups:      "--ask-groups asks the group sources; onUnknown: UseToken has users log in without them",
-	authn.ReasonDeadline:    "its issuer's keys or its rules took too long: ask again, and look at the issuer and at rules that go through long lists",
-	authn.ReasonVersion:     "log in again; all replicas should be of one version",
-	authn.ReasonSourceGone:  "log in again, at a directory that is configured",
-	authn.ReasonAudience:    "--audience says whom the token is shown to; kube-apiserver names those of its --api-audiences",
-	authn.ReasonUnknownKey:  "the issuer does not have this key, or not any more: log in again",
+	authn.ReasonForeign:      "it is not of an issuer that is configured here, and no token of Gatehouse; kube-apiserver knows service account tokens and client certificates itself",
+	authn.ReasonMalformed:    "copy the whole token, without quotes",
+	authn.ReasonTooLarge:     "issue it with fewer groups, or fewer claims",
+	authn.ReasonUnknownID:    "its AccessToken document is not in this directory: it was revoked, or is not there yet",
+	authn.ReasonWrongSecret:  "it was issued for another document of this id: issue a token under a new id",
+	authn.ReasonExpired:      "log in again, or issue another token",
+	authn.ReasonGuard:        "change the identity, or give the source a prefix; guard.allowedGroups has the exceptions, for groups only",
+	authn.ReasonRevoked:      "log in again: a TokenRevocation ends only what was issued before it",
+	authn.ReasonSignature:    "it was changed after it was signed, or somebody else signed it",
+	authn.ReasonAlgorithm:    "the issuer must sign with RSA or ECDSA",
+	authn.ReasonNotYetValid:  "the clocks of the issuer and of this machine are apart",
+	authn.ReasonClaims:       "claims are the issuer's to change, mappings and rules are in the AuthenticationConfiguration",
+	authn.ReasonKeys:         "--fetch-keys asks the issuer for its keys; jwt.issuers has a keysFile for an issuer that is not asked",
+	authn.ReasonGroups:       "--ask-groups asks the group sources; onUnknown: UseToken has users log in without them",
+	authn.ReasonDeadline:     "its issuer's keys or its rules took too long: ask again, and look at the issuer and at rules that go through long lists",
+	authn.ReasonVersion:      "log in again; all replicas should be of one version",
+	authn.ReasonSourceGone:   "log in again, at a directory that is configured",
+	authn.ReasonAudience:     "--audience says whom the token is shown to; kube-apiserver names those of its --api-audiences",
+	authn.ReasonUnknownScope: "scopes of the AuthenticationConfiguration has none of this name any more: issue another token",
+	authn.ReasonUnknownKey:   "the issuer does not have this key, or not any more: log in again",
 }
 
 // print writes the explanation for people. Flush of out has the error.
@@ -261,6 +281,9 @@ func (e *explainedToken) print(out io.Writer, now time.Time) {
 		line("  %-*s  %s", width, step.Name, cli.OneLine(step.Found))
 	}
 	e.printVerdict(line, now)
+	if e.CanI != nil {
+		line("  can-i %s: %s", cli.OneLine(e.CanI.Request), cli.OneLine(e.CanI.text()))
+	}
 }
 
 // printVerdict writes the answer to the API server.

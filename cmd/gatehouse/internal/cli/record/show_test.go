@@ -140,7 +140,7 @@ func TestShowProblems(t *testing.T) {
 		{"empty", "empty: is empty", []string{"empty"}, 0},
 		{"directory without segments", "no file in this directory ends in .gatehouse.zst", []string{"."}, 0},
 		{"decision", `--decision "no": must be one of allowed, denied`, []string{"whole", "--decision", "no"}, 0},
-		{"endpoint", `--endpoint "no": must be one of authenticate, mutate, validate`, []string{"whole", "--endpoint", "no"}, 0},
+		{"endpoint", `--endpoint "no": must be one of authenticate, authorize, mutate, validate`, []string{"whole", "--endpoint", "no"}, 0},
 		{"time", `--until "soon": must be a time such as`, []string{"whole", "--until", "soon"}, 0},
 		{"times", "--since must be before --until", []string{"whole", "--since", "1h", "--until", "2h"}, 0},
 		{"full table", "--full needs -o json", []string{"whole", "--full"}, 0},

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/tokens"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
@@ -54,6 +55,12 @@ cluster, the servers check the object by their guard when it is created.
 In a cluster it waits until every replica accepts the token, at most 30 seconds, because
 an API server remembers a rejection for minutes; --wait=false does not.
 
+With --scope, the token can do what the scope includes, as far as its user may do it. The
+scopes are view (get, list and watch everything but secrets), edit (also write what
+workloads consist of), and those of the AuthenticationConfiguration. With --namespace it
+is narrowed further. Servers accept such a token only where the API server asks them about
+scopes: see gatehouse probe --authorization.
+
 With --dry-run it shows the document and issues no token.
 
 Exit codes: 0 issued, 1 rejected, 2 bad usage, or the document cannot be written, or
@@ -65,6 +72,9 @@ yet: only then the token is shown.`,
 
   # write the document to a file, for a Git repository, and show the token
   gatehouse token issue --user jane --group dev >access-token.yaml
+
+  # a token for a program that may look into one namespace for an hour
+  TOKEN=$(gatehouse token issue --user jane --scope view --namespace shop --ttl 1h --context prod)
 
   # a token for the cluster of a context; every replica accepts it when it is shown
   TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --context prod)`,
@@ -78,6 +88,8 @@ yet: only then the token is shown.`,
 	flags.StringArrayVar(&f.groups, "group", nil, "group of the user; repeatable")
 	flags.StringArrayVar(&f.extra, "extra", nil, "extra attribute of the user, KEY=VALUE; repeat it for several keys, or for several values of a key")
 	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is valid for; repeatable (default the audiences of the API server)")
+	flags.StringVar(&f.scope, "scope", "", "scope that bounds the token: view, edit, or one of the AuthenticationConfiguration (default: all rights of the user)")
+	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "namespace that the scope is narrowed to, with --scope; repeatable (default: all)")
 	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is valid, such as 12h or 30d")
 	flags.BoolVar(&f.wait, "wait", true, "in a cluster, wait until every replica accepts the token")
 	f.add(cmd, "directory of documents: token-<id>.yaml is written to it, and its guard checks the user")
@@ -92,6 +104,8 @@ yet: only then the token is shown.`,
 type tokenFlags struct {
 	id, user, uid            string
 	groups, extra, audiences []string
+	scope                    string
+	namespaces               []string
 	ttl                      time.Duration
 	output                   string
 	wait                     bool
@@ -161,6 +175,7 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 func (f *tokenFlags) make() (issued issuedToken, err error) {
 	extra, err := parseExtra(f.extra)
 	problems := cli.Problems{err}
+	problems.Add(f.scope == "" && len(f.namespaces) > 0, "--namespace needs --scope: it narrows the scope")
 	problems.Add(f.ttl < time.Second, "--ttl %s: must be a second or more", f.ttl)
 	if f.config != "" || f.Given() {
 		problems = append(problems, f.one())
@@ -190,6 +205,9 @@ func (f *tokenFlags) make() (issued issuedToken, err error) {
 			ExpiresAt: metav1.NewTime(now.Add(f.ttl).Truncate(time.Second)),
 			Audiences: f.audiences,
 		},
+	}
+	if f.scope != "" {
+		issued.Document.Spec.Scope = &v1alpha1.TokenScope{Name: f.scope, Namespaces: f.namespaces}
 	}
 	return issued, nil
 }
@@ -230,9 +248,13 @@ func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, good 
 	if !good {
 		until = "not valid yet, expires at"
 	}
+	scope := ""
+	if of := issued.Document.Spec.Scope; of != nil {
+		scope = ", has the scope " + authz.ScopeText(of)
+	}
 	// A remark; the token is out, so nothing hangs on it.
-	_, _ = fmt.Fprintf(s.Err, "%s; the token is %s %s and is not shown again\n",
-		done, until, issued.Document.Spec.ExpiresAt.Format(time.RFC3339))
+	_, _ = fmt.Fprintf(s.Err, "%s; the token is %s %s%s and is not shown again\n",
+		done, until, issued.Document.Spec.ExpiresAt.Format(time.RFC3339), scope)
 	return nil
 }
 

@@ -14,14 +14,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/tokens"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
 )
 
 // issueInCluster makes the token known by a custom resource. Whoever may create
 // these and nothing else can issue tokens.
 func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *issuedToken) error {
-	// Without the guard of the servers, which judge the object.
-	if err := f.judge(authn.Spec{}, issued); err != nil {
+	// Without the guard and the named scopes of the servers, which judge the object.
+	known := authn.Spec{}
+	if _, own := (*authz.Set)(nil).Rules(f.scope); !own && f.scope != "" {
+		some, _ := (*authz.Set)(nil).Rules(v1alpha1.ScopeView)
+		known.Configuration = &authn.Configuration{AuthenticationConfiguration: v1alpha1.AuthenticationConfiguration{Scopes: []v1alpha1.NamedScope{{Name: f.scope, Rules: some}}}}
+	}
+	if err := f.judge(known, issued); err != nil {
 		return err
 	}
 	name := issued.Document.Name

@@ -131,7 +131,7 @@ warning: AccessToken/ci: spec.expiresAt: "2020-01-01T00:00:00Z" is in the past: 
 `},
 		{name: "a token's text everywhere", document: token("ci", "{sha256: 5, user: {username: "+secret+", groups: "+secret+"}, expiresAt: "+secret+", audiences: ['', "+secret+"], "+secret+": 1}"), want: `AccessToken "ci" is invalid:
 * spec.expiresAt: the value is not a time such as 2026-12-31T23:59:59Z
-* spec.gatehouse_…: unknown field (hint: the allowed fields are audiences, expiresAt, sha256, user)
+* spec.gatehouse_…: unknown field (hint: the allowed fields are audiences, expiresAt, scope, sha256, user)
 * spec.sha256: the value is a number, expected a string (hint: put it in quotes)
 * spec.user.groups: the value is a string, expected a list
 `},

@@ -36,6 +36,8 @@ type Reconciler struct {
 	Renotify [2]<-chan struct{}
 	// RefuseEmptied makes a file that has lost all its documents an error.
 	RefuseEmptied bool
+	// ScopesEnforced is that of authn.Spec. Without it, tokens with a scope are rejected.
+	ScopesEnforced func() error
 
 	resolver resolve.Resolver
 	// documents are those of the active configuration, nil without custom resources.
@@ -333,6 +335,7 @@ func (r *Reconciler) prepare(ctx context.Context, merged *config.Config, newServ
 		merged.Policy.Previous, merged.Mutation.Previous = before.Policy, before.Mutation
 	}
 	merged.Policy.KeepBroken = true
+	merged.Authn.ScopesEnforced = r.ScopesEnforced
 	return lookups{cluster: view, identities: identities}, nil
 }
 

@@ -39,6 +39,8 @@ type Password struct {
 	// Directory may be empty, and so may Username: then it is Name, or asked for if
 	// that is empty too.
 	Directory, Username string
+	// Scope is the name of a scope that narrows the session, "" for none.
+	Scope string
 	// Name says who logs in this time. It makes no other Identity: of those who log
 	// in one after the other, the last one's credential is kept.
 	Name     string
@@ -48,7 +50,7 @@ type Password struct {
 
 // Identity implements Method.
 func (p *Password) Identity() Identity {
-	return Identity{Method: "password", Server: p.Server, Directory: p.Directory, Username: p.Username}
+	return Identity{Method: "password", Server: p.Server, Directory: p.Directory, Username: p.Username, Scope: p.Scope}
 }
 
 // Login implements Method. Nobody is asked for anything before the server has shown
@@ -77,7 +79,7 @@ func (p *Password) Login(ctx context.Context) (*Credential, error) {
 		if password == "" {
 			return nil, errors.New("the password is empty")
 		}
-		c, err := p.ask(ctx, client, login.Request{Directory: p.Directory, Username: name, Password: password})
+		c, err := p.ask(ctx, client, login.Request{Directory: p.Directory, Username: name, Password: password, Scope: p.Scope})
 		refused, ok := errors.AsType[*RefusedError](err)
 		if !ok || refused.Reason != string(authn.ReasonCredentials) || tried == most || !p.Prompter.Again(refused.Message) {
 			return c, err
@@ -91,7 +93,7 @@ func (p *Password) Renew(ctx context.Context, old *Credential) (*Credential, err
 	if !p.Now().Before(old.SessionEnds) {
 		return nil, ErrEnded
 	}
-	c, err := p.ask(ctx, newClient(p.Roots), login.Request{Directory: p.Directory, Token: old.Token})
+	c, err := p.ask(ctx, newClient(p.Roots), login.Request{Directory: p.Directory, Token: old.Token, Scope: p.Scope})
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return nil, fmt.Errorf("%w: %w", ErrEnded, refused)
 	}

@@ -31,6 +31,8 @@ type Identity struct {
 	Server    string `json:"server,omitempty"`
 	Directory string `json:"directory,omitempty"`
 	Username  string `json:"username,omitempty"`
+	// Scope is the name of the scope that narrows the session, for password.
+	Scope string `json:"scope,omitempty"`
 }
 
 // Credential is what a login gives. Token and RefreshToken are secrets.

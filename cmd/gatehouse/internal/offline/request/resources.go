@@ -140,6 +140,18 @@ func (r *Resources) Of(gvk schema.GroupVersionKind) Resource {
 	return Resource{Name: plural(gvk.Kind), Guessed: true}
 }
 
+// Groups returns the groups that have a resource of a plural, sorted.
+func (r *Resources) Groups(resource string) []string {
+	var groups []string
+	for kind, of := range r.kinds {
+		if of.Name == resource {
+			groups = append(groups, kind.Group)
+		}
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups)
+}
+
 // plural returns the usual plural of a kind, which is that of all kinds of Kubernetes.
 func plural(kind string) string {
 	name := strings.ToLower(kind)

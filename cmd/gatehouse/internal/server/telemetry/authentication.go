@@ -77,7 +77,7 @@ func (a *authentications) authenticated(o *review.Outcome, reason string) {
 		if o.Endpoint == a.endpoint {
 			a.total.WithLabelValues(o.Backend, o.Source, string(o.Decision), reason).Inc()
 		}
-	case review.Refused, review.Shed:
+	case review.NoOpinion, review.Refused, review.Shed:
 	}
 }
 
@@ -85,7 +85,7 @@ func (a *authentications) authenticated(o *review.Outcome, reason string) {
 // not loaded, or not yet. Forged tokens have none either.
 func isNotLoaded(reason string) bool {
 	switch authn.Reason(reason) { //nolint:exhaustive // the others are of what is here
-	case authn.ReasonUnknownID, authn.ReasonUnknownKey, authn.ReasonSourceGone, authn.ReasonVersion:
+	case authn.ReasonUnknownID, authn.ReasonUnknownKey, authn.ReasonSourceGone, authn.ReasonVersion, authn.ReasonUnknownScope, authn.ReasonScopeNotEnforced:
 		return true
 	default:
 		return false
@@ -152,7 +152,7 @@ func loginLevel(e *Call) slog.Level {
 			return slog.LevelDebug
 		}
 		return slog.LevelInfo
-	case review.Refused, review.Shed:
+	case review.NoOpinion, review.Refused, review.Shed:
 		return slog.LevelWarn
 	case review.Unknown:
 		if isNotLoaded(e.Reason) {

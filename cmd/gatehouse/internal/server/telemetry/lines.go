@@ -57,7 +57,7 @@ func (l *lines) count(allowed bool) (suppressed int, ok bool) {
 func (t *Telemetry) allow(o *review.Outcome, now time.Time) (suppressed int, ok bool) {
 	isToken := o.Endpoint == t.authentications.endpoint
 	switch {
-	case o.Decision == review.Refused, o.Decision == review.Shed, isToken && o.Decision != review.Allowed && isForgeable(o.Reason):
+	case o.Decision == review.Refused, o.Decision == review.Shed, isToken && o.Decision != review.Allowed && (isForgeable(o.Reason) || o.Reason == string(authn.ReasonScopeNotEnforced)):
 		return t.lines.allowReason(o.Endpoint, o.Reason, now)
 	case isToken, o.Client == nil, o.Client.Certified:
 		return 0, true

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -63,7 +64,7 @@ func New(log *slog.Logger, version string) *Telemetry {
 		duration: f.histograms("gatehouse_review_duration_seconds",
 			"Time from a review's header to the end of its answer, by endpoint and decision.", seconds, "endpoint", "decision"),
 		reviews: f.counters("gatehouse_reviews_total",
-			"Finished reviews by endpoint, decision (allowed, denied, unknown, refused, shed) and reason.", "endpoint", "decision", "reason"),
+			"Finished reviews by endpoint, decision (allowed, denied, no-opinion, unknown, refused, shed) and reason.", "endpoint", "decision", "reason"),
 		waited: f.histograms("gatehouse_review_wait_seconds", "Time that reviews waited for their turn.", seconds, "endpoint"),
 		// 1 KiB to 16 MiB
 		size:     f.histograms("gatehouse_review_size_bytes", "Size of a review's body.", prometheus.ExponentialBuckets(1<<10, 4, 8), "endpoint"),
@@ -154,6 +155,7 @@ func (t *Telemetry) Review(o *review.Outcome) {
 		}
 	case review.Denied:
 		level = slog.LevelInfo
+	case review.NoOpinion:
 	case review.Refused, review.Shed:
 		level = slog.LevelWarn
 	case review.Unknown:
@@ -161,6 +163,9 @@ func (t *Telemetry) Review(o *review.Outcome) {
 		if isNotLoaded(o.Reason) {
 			level = slog.LevelWarn // anyone who reaches the API server can cause these
 		}
+	}
+	if o.Reason == string(authz.ReasonProbe) {
+		level = slog.LevelDebug // each replica asks periodically
 	}
 	ctx := context.Background()
 	if !t.log.Enabled(ctx, level) {

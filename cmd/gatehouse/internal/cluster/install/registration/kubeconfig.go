@@ -9,9 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-// KubeconfigOptions say where kube-apiserver finds Gatehouse for token reviews, and
+// KubeconfigOptions say where kube-apiserver finds Gatehouse for token reviews or access reviews, and
 // which files it uses. The paths are on the hosts that kube-apiserver runs on; a
 // relative path is relative to the kubeconfig.
 type KubeconfigOptions struct {
@@ -47,6 +48,27 @@ func Kubeconfig(o KubeconfigOptions) (Document, error) {
 	}{o, o.Server.URL + webhooks.AuthenticatePath, recommendedCacheTTL})
 }
 
+const (
+	// authorizationTimeout is how long kube-apiserver waits for an answer about access: each request of a token with a scope waits, and
+	// is denied after it.
+	authorizationTimeout = "3s"
+	// authorizationTTL is how long kube-apiserver uses such an answer. It bounds for how long a changed scope has no effect.
+	authorizationTTL = "10s"
+)
+
+// Authorization makes the kubeconfig for access reviews, and the file for kube-apiserver's --authorization-config, which will be at a
+// path. Only requests of tokens with a scope are sent.
+func Authorization(o KubeconfigOptions, configPath string) (Document, error) {
+	if err := o.check(); err != nil {
+		return Document{}, err
+	}
+	return render("", "authorization", struct {
+		KubeconfigOptions
+
+		Address, ConfigPath, ExtraKey, Timeout, TTL string
+	}{o, o.Server.URL + webhooks.AuthorizePath, configPath, v1alpha1.ScopeExtraKey, authorizationTimeout, authorizationTTL})
+}
+
 // check returns all errors of the options.
 func (o *KubeconfigOptions) check() error {
 	var problems []error
@@ -54,13 +76,13 @@ func (o *KubeconfigOptions) check() error {
 		problems = append(problems, fmt.Errorf("name %q: must be a DNS label", o.Name))
 	}
 	if o.Server.URL == "" {
-		problems = append(problems, errors.New("token reviews need a URL: kube-apiserver reads their address from a file and does not resolve the names of Services (hint: --url https://HOST:PORT)"))
+		problems = append(problems, errors.New("the API server needs a URL: kube-apiserver reads the address from a file and does not resolve the names of Services (hint: --url https://HOST:PORT)"))
 	}
 	if o.CAFile == "" {
-		problems = append(problems, errors.New("token reviews need the path of a CA file on the hosts of kube-apiserver (hint: --ca-file)"))
+		problems = append(problems, errors.New("the API server needs the path of a CA file on the hosts of kube-apiserver (hint: --ca-file)"))
 	}
 	if o.ClientCert == "" || o.ClientKey == "" {
-		problems = append(problems, errors.New("token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver: Gatehouse rejects other callers (hint: --client-cert and --client-key)"))
+		problems = append(problems, errors.New("the API server needs the paths of a client certificate and its key on the hosts of kube-apiserver: Gatehouse rejects other callers (hint: --client-cert and --client-key)"))
 	}
 	for _, file := range []string{o.CAFile, o.ClientCert, o.ClientKey, o.Path} {
 		if strings.ContainsFunc(file, func(r rune) bool { return !unicode.IsPrint(r) }) {

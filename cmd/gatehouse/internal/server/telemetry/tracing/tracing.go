@@ -161,7 +161,7 @@ func (t *Tracer) Review(o *review.Outcome) {
 	switch o.Decision {
 	case review.Unknown, review.Refused, review.Shed:
 		span.SetStatus(codes.Error, clip(string(o.Decision)+": "+o.Reason))
-	case review.Allowed, review.Denied: // Answers, neither of which went wrong.
+	case review.Allowed, review.Denied, review.NoOpinion: // Answers, none of which went wrong.
 	}
 	span.End(trace.WithTimestamp(o.Started.Add(o.Took)))
 }

@@ -1,0 +1,224 @@
+// Package scopes finds out whether an API server enforces the scopes of tokens: whether it asks Gatehouse about requests of users
+// with a scope, and rejects them when Gatehouse cannot answer.
+//
+// It asks the API server itself, by SubjectAccessReviews of a user that does not exist and whose scope includes nothing. The API
+// server answers them as it decides on requests: by its authorizers, in their order. RBAC allows, or has no opinion, and never
+// denies. So a denial with Gatehouse's own message comes from Gatehouse, and shows that the API server asks it.
+package scopes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/problemlog"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
+)
+
+// ErrNotEnforced means that an API server answered, and does not enforce scopes.
+var ErrNotEnforced = errors.New("the API server does not enforce the scopes of tokens")
+
+// probeUser is the user of the reviews. No binding names it.
+const probeUser = "gatehouse-probe"
+
+// Check asks an API server whether it enforces scopes. The error wraps ErrNotEnforced if it does not; any other means that this is not
+// known.
+func Check(ctx context.Context, client authorizationv1client.SubjectAccessReviewInterface) error {
+	asked, err := ask(ctx, client, authz.ProbeDenied)
+	switch {
+	case err != nil:
+		return err
+	case asked.Denied && asked.Reason == authz.ProbeMessage:
+	case asked.Denied:
+		return fmt.Errorf("the API server asks an authorization webhook, which does not answer as Gatehouse does: %s", asked.EvaluationError)
+	default:
+		return fmt.Errorf("%w: it does not ask Gatehouse (hint: gatehouse manifests --authorization prints its --authorization-config)", ErrNotEnforced)
+	}
+	asked, err = ask(ctx, client, authz.ProbeUndecided)
+	switch {
+	case err != nil:
+		return err
+	case !asked.Denied:
+		return fmt.Errorf("%w when Gatehouse does not answer (hint: write failurePolicy: Deny into its --authorization-config)", ErrNotEnforced)
+	default:
+		return nil
+	}
+}
+
+// ask creates a review of the probe with a scope.
+func ask(ctx context.Context, client authorizationv1client.SubjectAccessReviewInterface, scope string) (authorizationv1.SubjectAccessReviewStatus, error) {
+	answer, err := client.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: probeUser, Extra: map[string]authorizationv1.ExtraValue{v1alpha1.ScopeExtraKey: {scope}},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/" + probeUser, Verb: "get"},
+	}}, metav1.CreateOptions{})
+	if apierr.Classify(err) == apierr.Forbidden {
+		return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("cannot ask the API server whether it enforces the scopes of tokens: %w (hint: bind the ServiceAccount to the ClusterRole system:auth-delegator)", err)
+	}
+	if err != nil {
+		return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("cannot ask the API server whether it enforces the scopes of tokens: %w", err)
+	}
+	return answer.Status, nil
+}
+
+// Client returns a client whose requests each have a connection of their own: behind a load balancer, these reach one API server after
+// the other.
+func Client(access *rest.Config) (authorizationv1client.SubjectAccessReviewInterface, error) {
+	access = rest.CopyConfig(access)
+	access.Wrap(func(next http.RoundTripper) http.RoundTripper { return closing{next} })
+	client, err := authorizationv1client.NewForConfig(access)
+	if err != nil {
+		return nil, err
+	}
+	return client.SubjectAccessReviews(), nil
+}
+
+// closing closes the connection of each request after its answer.
+type closing struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c closing) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Close = true
+	return c.next.RoundTrip(r)
+}
+
+const (
+	// every is the pause between two checks, and again that after a check that has failed: somebody may be waiting.
+	every = time.Minute
+	again = 5 * time.Second
+	// timeout bounds a check.
+	timeout = 15 * time.Second
+	// valid is for how long a check counts that could not be repeated.
+	valid = 5 * time.Minute
+)
+
+// Monitor knows whether the API server enforces scopes. Without a client, requests of API servers show it. It is safe for concurrent
+// use.
+type Monitor struct {
+	client   authorizationv1client.SubjectAccessReviewInterface
+	problems *problemlog.Log
+	now      func() time.Time
+
+	mu sync.Mutex
+	// proven is the time of the last check that found scopes enforced, zero if a later one has found the opposite.
+	proven time.Time
+	// err is that of the last check.
+	err error
+}
+
+// NewMonitor returns a Monitor that knows nothing yet. The client may be nil.
+func NewMonitor(client authorizationv1client.SubjectAccessReviewInterface, log *slog.Logger, now func() time.Time) *Monitor {
+	m := &Monitor{client: client, problems: problemlog.New(log, "scopes of tokens"), now: now}
+	m.err = errors.New("the API server was not asked yet whether it enforces the scopes of tokens")
+	if client == nil {
+		m.err = errors.New("no API server has asked /authorize since this server started (hint: gatehouse probe --authorization makes it ask; with --kubeconfig or --in-cluster, this server does that itself)")
+	}
+	return m
+}
+
+// Err returns nil as long as scopes are known to be enforced, and else why they are not.
+func (m *Monitor) Err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.proven.IsZero() || m.client != nil && m.now().Sub(m.proven) > valid {
+		return m.err
+	}
+	return nil
+}
+
+// Asked notes that an API server has asked about a request. It counts if there is no client: a check shows more.
+func (m *Monitor) Asked() {
+	if m.client == nil {
+		m.note(nil)
+	}
+}
+
+// Run checks until the context ends.
+func (m *Monitor) Run(ctx context.Context) {
+	if m.client == nil {
+		return
+	}
+	for {
+		pause := every
+		if m.check(ctx) != nil {
+			pause = again
+		}
+		if !sleep.Context(ctx, pause) {
+			return
+		}
+	}
+}
+
+// check checks once.
+func (m *Monitor) check(ctx context.Context) error {
+	const what = "enforce the scopes of tokens"
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := Check(bounded, m.client)
+	switch {
+	case ctx.Err() != nil: // the server ends
+	case err != nil:
+		m.note(err)
+		// Logged when the API server does not enforce the scopes of tokens, or this cannot be checked: tokens with a scope are
+		// rejected then.
+		m.problems.Report(what, kind(err), err.Error(), "tokens with a scope are rejected until then")
+	default:
+		m.note(nil)
+		m.problems.Recover(what)
+	}
+	return err
+}
+
+func kind(err error) string {
+	if errors.Is(err, ErrNotEnforced) {
+		return "not-enforced"
+	}
+	return string(apierr.Classify(err))
+}
+
+// note notes the result of a check. That an API server could not be asked proves nothing.
+func (m *Monitor) note(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
+	switch {
+	case err == nil:
+		m.proven = m.now()
+	case errors.Is(err, ErrNotEnforced):
+		m.proven = time.Time{}
+	}
+}
+
+// Details returns the state for /readyz?verbose.
+func (m *Monitor) Details() []string {
+	if err := m.Err(); err != nil {
+		return []string{"ScopesEnforced=False: " + err.Error()}
+	}
+	return []string{"ScopesEnforced=True"}
+}
+
+// Collector returns the metric of the Monitor.
+func (m *Monitor) Collector() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "gatehouse_scopes_enforced",
+		Help: "1 if the API server is known to enforce the scopes of tokens, 0 if tokens with a scope are rejected. Only with --authorize.",
+	}, func() float64 {
+		if m.Err() != nil {
+			return 0
+		}
+		return 1
+	})
+}
