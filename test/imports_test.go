@@ -224,12 +224,13 @@ var layers = []rule{
 
 // endpoints do not know each other. What changes objects shares expressions and the checks of documents with policies.
 func endpoints() []rule {
-	all := []string{"sidecar", "policy", "authn", "mutation"}
+	all := []string{"sidecar", "policy", "authn", "authz", "mutation"}
 	list := make([]rule, 0, len(all))
 	for i, name := range all {
 		others := []string{}
 		for k, other := range all {
-			if k != i && (name != "mutation" || other != "policy") {
+			// authn writes the scopes that authz reads.
+			if k != i && (name != "mutation" || other != "policy") && (name != "authn" || other != "authz") {
 				others = append(others, "/webhooks/"+other)
 			}
 		}
