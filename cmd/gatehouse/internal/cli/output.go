@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/gatehouse-dev/gatehouse/internal/jsonout"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
@@ -61,21 +61,14 @@ func AddOutputFlag(cmd *cobra.Command, value *string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
-// WriteJSON writes a value as indented JSON. Characters such as "<" and "&" stay as they are.
+// WriteJSON writes a value as indented JSON, as jsonout.Encode does.
 func WriteJSON(out io.Writer, value any) error {
-	return encodeJSON(out, "  ", value)
+	return jsonout.Encode(out, "  ", value)
 }
 
 // WriteJSONLine is WriteJSON on one line.
 func WriteJSONLine(out io.Writer, value any) error {
-	return encodeJSON(out, "", value)
-}
-
-func encodeJSON(out io.Writer, indent string, value any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", indent)
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
+	return jsonout.Encode(out, "", value)
 }
 
 // WriteReport writes a report as -o says: with "json" as WriteJSON does, else as write does, which leaves errors to a Flush of out.

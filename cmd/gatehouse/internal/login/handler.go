@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/telemetry"
+	"github.com/gatehouse-dev/gatehouse/internal/jsonout"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -252,6 +253,7 @@ func write(w http.ResponseWriter, a answer) {
 	if err != nil { // a time beyond the year 9999
 		a.status, body = http.StatusInternalServerError, []byte(`{"reason":"internal","message":"the response cannot be written"}`)
 	}
+	body = jsonout.Escape(body)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(a.status)
 	_, _ = w.Write(body) // a caller that has gone away hears nothing

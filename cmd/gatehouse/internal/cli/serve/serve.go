@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/app"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/jsonout"
 )
 
 // NewCommand returns the command "gatehouse serve".
@@ -115,5 +116,5 @@ func logger(f *app.Options, s cli.Streams) *slog.Logger {
 	if f.LogFormat == "text" {
 		return slog.New(slog.NewTextHandler(s.Err, o))
 	}
-	return slog.New(slog.NewJSONHandler(s.Err, o))
+	return slog.New(slog.NewJSONHandler(jsonout.NewWriter(s.Err), o))
 }

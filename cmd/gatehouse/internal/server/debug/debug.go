@@ -3,7 +3,6 @@
 package debug
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/jsonout"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
@@ -122,7 +122,7 @@ func (l *Level) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(state()); err != nil {
+	if err := jsonout.Encode(w, "", state()); err != nil {
 		return // the caller has closed the connection
 	}
 }

@@ -2,7 +2,6 @@ package debug
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
+	"github.com/gatehouse-dev/gatehouse/internal/jsonout"
 	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 )
 
@@ -60,7 +60,7 @@ func (d recording) list(w http.ResponseWriter, r *http.Request) {
 	}
 	slices.SortFunc(list.Files, func(a, b RecordingFile) int { return cmp.Compare(a.Name, b.Name) })
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(&list); err != nil {
+	if err := jsonout.Encode(w, "", &list); err != nil {
 		return // the caller has closed the connection
 	}
 }

@@ -3,12 +3,12 @@
 package sarif
 
 import (
-	"encoding/json"
 	"io"
 	"net/url"
 	"path"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
+	"github.com/gatehouse-dev/gatehouse/internal/jsonout"
 )
 
 // The schema and version of every Log.
@@ -29,10 +29,7 @@ type Log struct {
 
 // Write writes the log as JSON.
 func (l *Log) Write(out io.Writer) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(l.document())
+	return jsonout.Encode(out, "  ", l.document())
 }
 
 func (l *Log) document() *document {
