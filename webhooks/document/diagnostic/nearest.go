@@ -14,10 +14,15 @@ const longestWord = 64
 // that differs in the fewest characters, if these are at most a third of it, or
 // one. Case makes no difference. Of equally near names it is the first.
 func Nearest(word string, names ...string) (string, bool) {
+	return NearestWithin(max(1, len(word)/3), word, names...)
+}
+
+// NearestWithin is Nearest of the names that differ in at most so many characters.
+func NearestWithin(most int, word string, names ...string) (string, bool) {
 	if len(word) > longestWord {
 		return "", false
 	}
-	best, least := "", max(1, len(word)/3)+1
+	best, least := "", most+1
 	for _, name := range names {
 		if more := utf8.RuneCountInString(name) - utf8.RuneCountInString(word); more >= least || -more >= least {
 			continue // it differs in that many characters

@@ -3,6 +3,7 @@ package request
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ import (
 )
 
 // Served returns why no API server serves a kind: its group of Kubernetes has no such kind, its version was removed, or its group is that
-// of no custom resource. Another kind may be a custom resource, which is no error.
+// of no custom resource, or nearly the name of a group of Kubernetes. Another kind may be a custom resource, which is no error.
 func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 	if _, known := r.kinds[gvk]; known {
 		return removedError(gvk)
@@ -33,7 +34,7 @@ func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 		return fmt.Errorf("kind %.100q is not in apiVersion %.100q (hint: write apiVersion: %s)", gvk.Kind, gvk.GroupVersion().String(), best.GroupVersion())
 	}
 	if strings.Contains(gvk.Group, ".") && !scheme.Scheme.IsGroupRegistered(gvk.Group) && !isAdded(gvk.Group) {
-		return nil // the group of a custom resource has a dot in it
+		return r.servedGroup(gvk.Group) // the group of a custom resource has a dot in it
 	}
 	var names []string
 	for known := range r.preferred {
@@ -50,6 +51,27 @@ func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 		hint = " (hint: " + hint + ")"
 	}
 	return fmt.Errorf("kind %.100q of %.100q is not known%s", gvk.Kind, gvk.GroupVersion(), hint)
+}
+
+// servedGroup returns an error for a group of no kind that is known if it is nearly the name of one of Kubernetes: a typing error rather
+// than a custom resource. Groups of projects of Kubernetes end in x-k8s.io, as scheduling.x-k8s.io does.
+func (r *Resources) servedGroup(group string) error {
+	const most = 2 // characters
+	if strings.HasSuffix(group, ".x-k8s.io") {
+		return nil
+	}
+	own := map[string]bool{}
+	for known := range r.preferred {
+		if known.Group == group {
+			return nil
+		}
+		own[known.Group] = strings.Contains(known.Group, ".") && (scheme.Scheme.IsGroupRegistered(known.Group) || isAdded(known.Group))
+	}
+	maps.DeleteFunc(own, func(_ string, of bool) bool { return !of })
+	if near, isNear := diagnostic.NearestWithin(most, group, slices.Sorted(maps.Keys(own))...); isNear {
+		return fmt.Errorf("group %.100q of apiVersion is not known (hint: did you mean %q?)", group, near)
+	}
+	return nil
 }
 
 // removedKind returns since which version of Kubernetes there is no kind of that name any more, and a hint, of those that its packages no

@@ -10,10 +10,13 @@ import (
 )
 
 func withOxen() *Resources {
-	return NewResources([]*unstructured.Unstructured{{Object: map[string]any{"spec": map[string]any{
-		"group": "example.org", "scope": "Namespaced", "versions": []any{map[string]any{"name": "v1"}},
-		"names": map[string]any{"kind": "Cattle", "plural": "cattle"},
-	}}}})
+	definition := func(group, kind, plural string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"group": group, "scope": "Namespaced", "versions": []any{map[string]any{"name": "v1"}},
+			"names": map[string]any{"kind": kind, "plural": plural},
+		}}}
+	}
+	return NewResources([]*unstructured.Unstructured{definition("example.org", "Cattle", "cattle"), definition("nodes.k8s.io", "Rack", "racks")})
 }
 
 func TestServed(t *testing.T) {
@@ -27,6 +30,14 @@ func TestServed(t *testing.T) {
 		"another kind of that group":          {"example.org/v1", "Herdsman", ""},
 		"a kind of a group that nobody knows": {"argoproj.io/v1alpha1", "Rollout", ""},
 		"a group below one of Kubernetes":     {"snapshot.storage.k8s.io/v1", "VolumeSnapshot", ""},
+		"two characters swapped":              {"netwokring.k8s.io/v1", "Ingress", `group "netwokring.k8s.io" of apiVersion is not known (hint: did you mean "networking.k8s.io"?)`},
+		"a character missing":                 {"rbac.authorization.k8.io/v1", "Role", `group "rbac.authorization.k8.io" of apiVersion is not known (hint: did you mean "rbac.authorization.k8s.io"?)`},
+		"a group in another case":             {"Networking.k8s.io/v1", "Anything", `group "Networking.k8s.io" of apiVersion is not known (hint: did you mean "networking.k8s.io"?)`},
+		"a group of a project of Kubernetes":  {"scheduling.x-k8s.io/v1alpha1", "PodGroup", ""},
+		"a group above one of Kubernetes":     {"gateway.networking.k8s.io/v1", "Gateway", ""},
+		"another group of k8s.io":             {"metrics.k8s.io/v1beta1", "PodMetrics", ""},
+		"a defined group that is near":        {"nodes.k8s.io/v1", "Shelf", ""},
+		"a group of a definition, nearly":     {"exampl.org/v1", "Cattle", ""},
 		"another case":                        {"apps/v1", "deployment", `kind "deployment" of "apps/v1" is not known (hint: did you mean "Deployment"?)`},
 		"a resource for a kind":               {"v1", "Pods", `kind "Pods" of "v1" is not known (hint: did you mean "Pod"?)`},
 		"nothing like it":                     {"v1", "Whatever", `kind "Whatever" of "v1" is not known`},
