@@ -1,6 +1,7 @@
 package authn_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -44,6 +45,8 @@ func TestLogoutTokens(t *testing.T) {
 	session := v1alpha1.TokenRevocationSpec{Issuer: issuerURL, SessionID: "s-1", Reason: "logged out at the issuer"}
 	subject := session
 	subject.SessionID, subject.Subject, subject.IssuedBefore = "", "jane", metav1.NewTime(noon.Add(-time.Minute+time.Second).Local())
+	longSession, longSubject := session, subject
+	longSession.SessionID, longSubject.Subject = strings.Repeat("s", 1024), strings.Repeat("j", 255)
 	good := s.sign(t, logoutClaims())
 	forged := func(part int, text string) string {
 		parts := strings.Split(good, ".")
@@ -59,6 +62,8 @@ func TestLogoutTokens(t *testing.T) {
 		"sid and sub":              {set, good, authn.ReasonOK, session},
 		"sid":                      {set, s.sign(t, logoutClaims("sub", nil)), authn.ReasonOK, session},
 		"sub":                      {set, s.sign(t, logoutClaims("sid", nil)), authn.ReasonOK, subject},
+		"a sid of 1,024 bytes":     {set, s.sign(t, logoutClaims("sid", longSession.SessionID)), authn.ReasonOK, longSession},
+		"a sub of 255 characters":  {set, s.sign(t, logoutClaims("sid", nil, "sub", longSubject.Subject)), authn.ReasonOK, longSubject},
 		"for another audience too": {set, s.sign(t, logoutClaims("aud", []string{"other", "kubernetes"})), authn.ReasonOK, session},
 
 		"neither sid nor sub":     {set, s.sign(t, logoutClaims("sid", nil, "sub", nil)), authn.ReasonClaims, v1alpha1.TokenRevocationSpec{}},
@@ -102,9 +107,13 @@ func TestLogoutTokens(t *testing.T) {
 		t.Errorf("a logout token logs in: %+v", d)
 	}
 	// What a logout token asks for rejects the tokens of the session, or of the subject up to then.
-	for name, revoked := range map[string]v1alpha1.TokenRevocationSpec{"sid": session, "sub": subject} {
+	for name, revoked := range map[string]v1alpha1.TokenRevocationSpec{"sid": session, "sub": subject, "a long sid": longSession, "a long sub": longSubject} {
 		after := set.Withdraw(nil, []authn.Revocation{{TokenRevocation: v1alpha1.TokenRevocation{Spec: revoked}}})
-		if d := after.Decide(t.Context(), authn.Input{Token: s.sign(t, map[string]any{"sid": "s-1"})}); d.Reason != authn.ReasonRevoked {
+		claims := map[string]any{"sid": cmp.Or(revoked.SessionID, "s-1")}
+		if revoked.Subject != "" {
+			claims["sub"] = revoked.Subject
+		}
+		if d := after.Decide(t.Context(), authn.Input{Token: s.sign(t, claims)}); d.Reason != authn.ReasonRevoked {
 			t.Errorf("%s: got %+v", name, d)
 		}
 		if d := after.Decide(t.Context(), authn.Input{Token: s.sign(t, map[string]any{"sid": "s-2", "iat": noon.Unix()})}); d.Reason != authn.ReasonOK {

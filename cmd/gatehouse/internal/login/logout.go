@@ -2,9 +2,11 @@ package login
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/tokens"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -50,7 +52,11 @@ func (s *service) logout(ctx context.Context, c *call) answer {
 	switch {
 	case stored != nil:
 		c.event.Decision, c.event.Reason, c.event.Detail = review.Unknown, reasonNotStored, stored.Error()
-		return failedLogout("temporarily_unavailable", "the logout could not be stored")
+		description := "the logout could not be stored"
+		if errors.Is(stored, tokens.ErrTooManyLogouts) {
+			description = tokens.ErrTooManyLogouts.Error()
+		}
+		return failedLogout("temporarily_unavailable", description)
 	case d.Outcome == authn.Yes:
 		return answer{status: http.StatusOK, body: struct{}{}}
 	default:

@@ -3,11 +3,13 @@ package login_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -33,6 +35,7 @@ func TestLogout(t *testing.T) {
 		"refused":                {body: "logout_token=abc", decision: no, status: 400, answer: `{"error":"invalid_request","error_description":"the logout token is not accepted"}`, event: review.Denied, reason: "signature"},
 		"cannot decide":          {body: "logout_token=abc", decision: authn.Decision{Outcome: authn.Unknown, Reason: authn.ReasonKeys}, status: 400, answer: `"the logout token is not accepted"`, event: review.Unknown, reason: "keys"},
 		"not stored":             {body: "logout_token=abc", stored: errors.New("10.0.0.1 refused"), status: 400, answer: `{"error":"temporarily_unavailable","error_description":"the logout could not be stored"}`, event: review.Unknown, reason: "not-stored"},
+		"too many":               {body: "logout_token=abc", stored: fmt.Errorf("%w: 3", tokens.ErrTooManyLogouts), status: 400, answer: `{"error":"temporarily_unavailable","error_description":"too many logouts are stored already"}`, event: review.Unknown, reason: "not-stored"},
 		"no token":               {body: "token=abc", status: 400, answer: `logout_token once`, event: review.Refused, reason: "input"},
 		"an empty token":         {body: "logout_token=", status: 400, answer: `logout_token once`, event: review.Refused, reason: "input"},
 		"two tokens":             {body: "logout_token=a&logout_token=b", status: 400, answer: `logout_token once`, event: review.Refused, reason: "input"},

@@ -3,6 +3,7 @@ package tokens
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func TestLogouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client, log := newCluster(), &logbuffer.Buffer{}
-		l := &Logouts{NewCluster(client), 24 * time.Hour, slog.New(slog.NewTextHandler(log, nil))}
+		l := &Logouts{cluster: NewCluster(client), keep: 24 * time.Hour, log: slog.New(slog.NewTextHandler(log, nil)), most: maxLogouts}
 		client.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			made := action.(clienttesting.CreateAction).GetObject().(metav1.Object) //nolint:forcetypeassert // it is one
 			made.SetCreationTimestamp(metav1.Now())
@@ -75,4 +76,55 @@ func TestLogouts(t *testing.T) {
 			t.Errorf("the log has %s", text)
 		}
 	})
+}
+
+// TestLogoutsAreBounded: beyond a number none is stored, until a sweep finds fewer. The same one again, and one that failed, count once and
+// not at all.
+func TestLogoutsAreBounded(t *testing.T) {
+	t.Parallel()
+	client := newCluster()
+	l := &Logouts{cluster: NewCluster(client), keep: time.Hour, log: slog.New(slog.DiscardHandler), most: 3}
+	age := time.Duration(0)
+	client.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		made := action.(clienttesting.CreateAction).GetObject().(metav1.Object) //nolint:forcetypeassert // it is one
+		if strings.Contains(fmt.Sprint(made), "fails") {
+			return true, nil, errors.New("refused")
+		}
+		made.SetCreationTimestamp(metav1.NewTime(time.Now().Add(-age)))
+		return false, nil, nil
+	})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	revoke := func(session string) error {
+		return l.Revoke(t.Context(), &v1alpha1.TokenRevocationSpec{Issuer: "https://issuer.example", SessionID: session})
+	}
+	for _, session := range []string{"a", "a", "b"} {
+		must(revoke(session))
+	}
+	if err := revoke("fails"); err == nil || errors.Is(err, ErrTooManyLogouts) {
+		t.Errorf("a failure: %v", err)
+	}
+	age = 2 * time.Hour
+	must(revoke("c"))
+	if err := revoke("d"); !errors.Is(err, ErrTooManyLogouts) || !strings.Contains(err.Error(), "already: 3 (hint: ") {
+		t.Errorf("the fourth: %v", err)
+	}
+	// The last one is old, and another replica has stored one.
+	other := &Logouts{cluster: l.cluster, keep: time.Hour, most: 3}
+	age = 0
+	must(other.Revoke(t.Context(), &v1alpha1.TokenRevocationSpec{Issuer: "https://issuer.example", SessionID: "other"}))
+	must(l.sweep(t.Context()))
+	if n := l.stored.Load(); n != 3 {
+		t.Errorf("after a sweep %d are counted", n)
+	}
+	if err := revoke("d"); !errors.Is(err, ErrTooManyLogouts) {
+		t.Errorf("after a sweep that found as many: %v", err)
+	}
+	l.keep = -time.Hour
+	must(l.sweep(t.Context()))
+	must(revoke("d"))
 }
