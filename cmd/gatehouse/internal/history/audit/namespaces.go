@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/paging"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	schemas "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/schema"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -41,7 +44,27 @@ func (a *audit) prepare(ctx context.Context) {
 		workloads, _ = workload.New(nil) // as a Snapshot does not compile with them
 	}
 	resources := schemas.Resources(nil).With(kinds)
-	a.decider = &decider{Decider: admit.Decider{Snapshot: snapshot, Resources: resources}, resources: resources, workloads: workloads}
+	// Objects are as they are stored. Only what policies make of them is compared with definitions.
+	made := resources.WithSchemas(schemas.New(a.definitions(objects)))
+	a.decider = &decider{Decider: admit.Decider{Snapshot: snapshot, Resources: made}, resources: resources, workloads: workloads}
+}
+
+// definitions returns the CustomResourceDefinitions of the kinds that mutating policies may change, as far as they are known.
+func (a *audit) definitions(objects policy.Objects) (list []*unstructured.Unstructured) {
+	definition := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	policies := newMatchers(a.Config).policies
+	for _, t := range a.targets {
+		of := resource{GroupResource: t.GroupResource(), namespaced: t.Namespaced, versions: []string{t.Version}}
+		mutates := func(m matcher) bool { return m.kind == admit.MutationKind && m.matches(&of) }
+		if builtin.Scheme().IsGroupRegistered(t.Group) || !slices.ContainsFunc(policies, mutates) {
+			continue
+		}
+		// Without the definition policies are not evaluated, or what they make is not checked.
+		if found, err := objects.Get(definition, "", t.GroupResource().String()); err == nil && found != nil {
+			list = append(list, found)
+		}
+	}
+	return list
 }
 
 // readNamespaces reads all namespaces at once, or those that are audited one by one. What cannot be read, or is too

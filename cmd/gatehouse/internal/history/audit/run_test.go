@@ -121,6 +121,26 @@ func TestRun(t *testing.T) {
 				`MutatingAdmissionPolicy who : it reads oldObject, request.userInfo, which an audit does not know`,
 			},
 		},
+		"what policies make of custom resources": {
+			objects: []string{
+				`{apiVersion: example.com/v1, kind: Widget, metadata: {name: a, namespace: shop}, spec: {size: 1}, status: {ready: true}}`,
+				`{apiVersion: example.com/v1, kind: Widget, metadata: {name: b, namespace: shop}, spec: {size: -1}}`,
+				`{apiVersion: example.com/v1, kind: Widget, metadata: {name: c, namespace: shop}, spec: {size: 2}}`,
+			},
+			documents: []string{
+				`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.example.com}, spec: {group: example.com, scope: Namespaced, names: {plural: widgets, kind: Widget},
+  versions: [{name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer, minimum: 0}}}, status: {type: object, properties: {ready: {type: boolean}}}}}}}]}}`,
+				strings.Replace(strings.Replace(mutating("shrink", "CREATE", "object.metadata.name != 'c'", `[JSONPatch{op: "replace", path: "/spec/size", value: -1}]`), `apiGroups: [""]`, `apiGroups: [example.com]`, 1), "configmaps", "widgets", 1),
+				policyOf("status", "example.com/widgets", `validations: [{expression: "has(object.status)", message: no status}]`),
+			},
+			want: []string{
+				"fail Widget shop/a shrink/result: the API server refuses it: spec.size: invalid value: -1: spec.size in body should be greater than or equal to 0",
+				"change Widget shop/a shrink/: would change /spec/size",
+				"fail Widget shop/b status/validations[0]: no status",
+				"fail Widget shop/c status/validations[0]: no status",
+			},
+			coverage: "widgets.example.com v1: 3",
+		},
 		"secrets by their name": {
 			objects:   []string{`{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: shop}, data: {password: aHVudGVyMg==}}`},
 			documents: []string{policyOf("leak", "secrets", `validations: [{expression: "false", messageExpression: "'it is ' + object.data.password"}, {expression: "int(object.data.password) > 0", message: a number}]`)},
