@@ -55,10 +55,13 @@ func attacks() []attack {
 		{"what is no review", 8, 2_000, body(identity, `{"kind":"Pod"}`)},
 		{"rapid reset", 8, 20, rapidReset},
 		{"frames that are too large", 20, 100, hugeFrames},
-		{"SETTINGS flood", 4, 20, flood(func(f *http2.Framer) error {
+		{"SETTINGS flood", 4, 20, flood(none, func(f *http2.Framer) error {
 			return f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 65535})
 		})},
-		{"PING flood", 4, 20, flood(func(f *http2.Framer) error { return f.WritePing(false, [8]byte{1}) })},
+		{"empty SETTINGS flood", 4, 20, flood(none, func(f *http2.Framer) error { return f.WriteSettings() })},
+		{"PING flood", 4, 20, flood(none, func(f *http2.Framer) error { return f.WritePing(false, [8]byte{1}) })},
+		{"PRIORITY flood", 4, 20, flood(none, func(f *http2.Framer) error { return f.WritePriority(1, http2.PriorityParam{Weight: 1}) })},
+		{"empty CONTINUATION flood", 4, 20, flood(opened, func(f *http2.Framer) error { return f.WriteContinuation(1, false, nil) })},
 		{"CONTINUATION flood", 20, 50, continuations},
 		{"headers of 60 KiB", 200, 10, http1("POST /validate HTTP/1.1\r\nHost: x\r\nX-A: "+strings.Repeat("a", 60*kibibyte), "", 0)},
 		{"compressed headers that become large", 20, 20, headerBomb},
@@ -256,23 +259,34 @@ func rapidReset(ctx context.Context, t *target, reached *atomic.Int64) error {
 	return io.EOF
 }
 
-// flood writes one frame again and again.
-func flood(frame func(*http2.Framer) error) doer {
+// flood writes one frame, and others again and again. What has reached the server are the connections that it has closed for it.
+func flood(first, again func(*http2.Framer) error) doer {
 	return func(ctx context.Context, t *target, reached *atomic.Int64) error {
 		c, err := t.h2(ctx)
 		if err != nil {
 			return err
 		}
+		err = c.write(first)
 		for range 50_000 {
-			err := c.write(frame)
 			if err != nil {
-				return err
+				break
 			}
-			reached.Add(1)
+			err = c.write(again)
 		}
 		<-c.closed
+		if ctx.Err() == nil {
+			reached.Add(1)
+		}
 		return io.EOF
 	}
+}
+
+// none writes no frame.
+func none(*http2.Framer) error { return nil }
+
+// opened begins a header that does not end.
+func opened(f *http2.Framer) error {
+	return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}})
 }
 
 // hugeFrames announces a frame of 16 MiB and sends what it can of it.
@@ -303,9 +317,7 @@ func continuations(ctx context.Context, t *target, reached *atomic.Int64) error 
 	if err != nil {
 		return err
 	}
-	err = c.write(func(f *http2.Framer) error {
-		return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}})
-	})
+	err = c.write(opened)
 	// A literal without indexing, name "a", and a value of 8 KiB.
 	field := append([]byte{0x00, 1, 'a', 0x7f, 0x81, 0x3f}, make([]byte, 8*kibibyte)...)
 	for range 2_000 {

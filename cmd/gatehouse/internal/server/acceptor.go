@@ -70,7 +70,11 @@ func (a *acceptor) handshake(c *connection) {
 		return
 	}
 	c.handshaken, c.left = true, 0
-	if state := conn.ConnectionState(); len(state.VerifiedChains) > 0 {
+	state := conn.ConnectionState()
+	if state.NegotiatedProtocol == "h2" {
+		c.meter()
+	}
+	if len(state.VerifiedChains) > 0 {
 		c.certify(state.PeerCertificates[0])
 	} else {
 		if socket, ok := c.Conn.(*net.TCPConn); ok {
@@ -78,7 +82,7 @@ func (a *acceptor) handshake(c *connection) {
 			_ = socket.SetReadBuffer(socketBytes)  // a larger buffer is no error
 			_ = socket.SetWriteBuffer(socketBytes) // as above
 		}
-		if state.NegotiatedProtocol == "h2" {
+		if c.isMetered {
 			c.left = lightBytes
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -33,9 +34,21 @@ const (
 	// handshakeBytes bounds what a client may send in a handshake, which is kept until then:
 	// crypto/tls takes 256 KiB of certificates. API servers send less than 16.
 	handshakeBytes = 32 << 10
+	// Over HTTP/2 a bounded number of bytes may come that no call accounts for: net/http takes any number of frames such as SETTINGS, PING,
+	// PRIORITY and empty CONTINUATION, each of which takes processor time. quietBytes may come while there is no stream, which are pings
+	// for many hours. callBytes may come once there is one: the headers of all streams, and bodies that net/http holds and no
+	// handler has read yet. trailingBytes may come behind the last call, of bodies that were not read to the end. mostBytes bounds all that is
+	// allowed for calls in progress.
+	quietBytes    = 64 << 10
+	callBytes     = streams*maxHeaderBytes + trailingBytes
+	trailingBytes = receiveBytes + quietBytes
+	mostBytes     = 16 << 20
 )
 
-var errLongHandshake = errors.New("tls: the client has sent too much before the end of the handshake")
+var (
+	errLongHandshake = errors.New("tls: the client has sent too much before the end of the handshake")
+	errFlood         = errors.New("http2: the client has sent too much that is of no call")
+)
 
 // connections are those of a listener. It bounds the weight of those that anyone can make. When there are too many it closes one of a client
 // of which no whole call has come, unless those of others weigh more, see goesBefore. A
@@ -47,6 +60,8 @@ type connections struct {
 	firstCall time.Duration
 	// onLimit gets how many connections were closed because of the limit, and a client that had one of them.
 	onLimit func(closed int, client netip.Prefix)
+	// onFlood gets a client that sent too much that is of no call, over a connection that is closed for it.
+	onFlood func(client netip.Prefix)
 
 	clients clients.Table
 
@@ -69,6 +84,11 @@ type connection struct {
 	// left is how many bytes may still come until the handshake has ended, if it has not, and otherwise until the connection is heavy, 0 for never.
 	left       int
 	handshaken bool
+	// isMetered is true for HTTP/2, over which unspent is how many bytes may still come that no call accounts for.
+	isMetered bool
+	unspent   atomic.Int64
+	// hasStarted is true once net/http has begun to serve the connection. It is for connState alone.
+	hasStarted bool
 	// timer closes the connection if no call comes.
 	timer *time.Timer
 	// state is an http.ConnState.
@@ -119,9 +139,17 @@ func connContext(ctx context.Context, conn net.Conn) context.Context {
 func connState(conn net.Conn, state http.ConnState) {
 	c := under(conn)
 	switch state {
-	case http.StateNew, http.StateActive:
+	case http.StateNew:
+	case http.StateActive:
+		if c.hasStarted { // before the first stream is a state without one, see http2serverConn.serve
+			c.account(func(unspent int64) int64 { return max(unspent, callBytes) })
+		}
 	case http.StateIdle:
 		c.since.Store(time.Now().UnixNano())
+		if c.hasStarted {
+			c.account(func(unspent int64) int64 { return min(max(unspent, quietBytes), trailingBytes) })
+		}
+		c.hasStarted = true
 	case http.StateHijacked, http.StateClosed:
 		c.of.mu.Lock()
 		defer c.of.mu.Unlock()
@@ -291,7 +319,55 @@ func (c *connection) Read(into []byte) (int, error) {
 			c.weigh(maxWeight)
 		}
 	}
+	if c.isMetered && c.unspent.Add(-int64(n)) < 0 {
+		c.of.onFlood(c.client.Address)
+		return 0, errFlood
+	}
 	return n, err
+}
+
+// meter begins to account for what comes over HTTP/2.
+func (c *connection) meter() {
+	c.isMetered = true
+	c.unspent.Store(quietBytes)
+}
+
+// account changes how many bytes may still come that no call accounts for.
+func (c *connection) account(next func(unspent int64) int64) {
+	for {
+		unspent := c.unspent.Load()
+		if c.unspent.CompareAndSwap(unspent, min(next(unspent), mostBytes)) {
+			return
+		}
+	}
+}
+
+// accountFor allows the body of a call, as it is read and before.
+func (c *connection) accountFor(r *http.Request) {
+	if !c.isMetered || r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	early := int64(receiveBytes)
+	if r.ContentLength >= 0 {
+		early = min(early, r.ContentLength)
+	}
+	c.account(func(unspent int64) int64 { return max(unspent, callBytes) + early })
+	r.Body = &accountedBody{r.Body, c}
+}
+
+// accountedBody is the body of a call over HTTP/2.
+type accountedBody struct {
+	io.ReadCloser
+
+	connection *connection
+}
+
+// Read implements io.Reader. What is read was more in frames and records: a byte in a record of its own takes forty.
+func (b *accountedBody) Read(into []byte) (int, error) {
+	const frame = 64
+	n, err := b.ReadCloser.Read(into)
+	b.connection.account(func(unspent int64) int64 { return unspent + 2*int64(n) + frame })
+	return n, err //nolint:wrapcheck // net/http knows its type
 }
 
 // begin notes that the header of a call has arrived, and end that it is answered.

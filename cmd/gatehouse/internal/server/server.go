@@ -122,6 +122,9 @@ func (s *Server) Run(ctx context.Context) error {
 	s.reviews.onLimit = func(closed int, client netip.Prefix) {
 		problems.warn(fmt.Sprintf("the limit of %d connections without a client certificate is reached (one over HTTP/2 counts as up to %d): closed %d, the first from %s", s.reviews.limit, maxWeight, closed, client))
 	}
+	s.reviews.onFlood = func(client netip.Prefix) {
+		problems.warn(fmt.Sprintf("closed a connection from %s, which sent HTTP/2 frames that are of no call, such as SETTINGS or PING, without end", client))
+	}
 	s.ops.onLimit = func(closed int, client netip.Prefix) {
 		problems.warn(fmt.Sprintf("the limit of %d connections for health and metrics is reached: closed %d, the first from %s", s.ops.limit, closed, client))
 	}
@@ -228,6 +231,7 @@ func (s *Server) closing(next http.Handler) http.Handler {
 		now, c := time.Now(), connectionOf(r)
 		c.begin()
 		defer c.end()
+		c.accountFor(r)
 		_ = http.NewResponseController(w).SetReadDeadline(now.Add(review.BodyTime(c.client.Certified, 0))) // both protocols support it
 		if s.draining.Load() || now.After(c.expires) {
 			w.Header().Set("Connection", "close")
