@@ -258,6 +258,9 @@ func (c *compilation) policy(p *Policy, bound []boundSpec) {
 	}
 	out.match = c.selectors.Compile(spec.MatchConstraints)
 	reaches := r.CheckReach(spec.MatchConstraints, nil)
+	if out.broken == nil {
+		reaches = expression.CheckConditions(r, field.NewPath("spec", "matchConditions"), "policy", out.conditions) && reaches
+	}
 	useful := !reaches || len(bound) == 0
 	for _, b := range bound {
 		if b.spec == nil {

@@ -334,6 +334,9 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 		out.bindings = append(out.bindings, binding{actions: slices.Clone(p.own.ValidationActions)})
 	}
 	reaches := p.CheckReach(p.Spec.MatchConstraints, nil)
+	if out.broken == nil {
+		reaches = expression.CheckConditions(p.Reporter, field.NewPath("spec", "matchConditions"), "policy", out.conditions) && reaches
+	}
 	useful := own || !reaches || len(bound) == 0
 	for _, b := range bound {
 		useful = !reaches || b.spec.MatchResources == nil || b.CheckReach(p.Spec.MatchConstraints, b.spec.MatchResources) || useful

@@ -339,6 +339,9 @@ func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, o
 				break
 			}
 		}
+		if found.Err() == nil {
+			expression.CheckConditions(s.Reporter, path, "exception", known.compiled)
+		}
 		known.bound, known.uses = s.Bound, s.Uses
 		known.found = slices.Clone(found[:min(maxDiagnostics+1, len(found))])
 	}

@@ -83,6 +83,38 @@ func TestReach(t *testing.T) {
 	}
 }
 
+// TestNeverTrue has match conditions that are false whatever is asked about, and others.
+func TestNeverTrue(t *testing.T) {
+	t.Parallel()
+	const (
+		exception  = `{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyException, metadata: {name: x, namespace: gatehouse-system}, spec: {reason: old, policies: [{name: p}], match: {names: [b], matchConditions: [{name: c, expression: %q}]}}}`
+		match      = `matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}`
+		validating = `{apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionPolicy, metadata: {name: q}, spec: {` + match + `, matchConditions: [{name: c, expression: %q}], validationActions: [Deny], validations: [{expression: "true"}]}}`
+	)
+	for expression, never := range map[string]bool{
+		"false": true, "1 == 2": true, "!true": true, "!(1 < 2 || has(object.a))": true, "false && object.spec.x == 1": true, "object.spec.x == 1 && 'a' == 'b'": true,
+		"'x' in ['a', 'b']": true, "[1, 2].all(n, n > 1)": true, "1 > 2 || 'a'.startsWith('b')": true, "size('abc') > 3": true,
+		"true": false, "object.spec.x == 1": false, "false || object.spec.x == 1": false, "object.spec.x == 1 && object.spec.x == 2": false, "1 / 0 == 1": false,
+		"true ? object.spec.x == 1 : false": false, "[1].exists(object, object > 1)": false, "request.operation == 'CREATE' || false": false,
+		"lists.range(100000).all(n, n > 0)": false, "has(object.spec)": false,
+	} {
+		for what, document := range map[string]string{"policy": validating, "exception": exception} {
+			found := diagnosticsOf(t, documents(reach("resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]", ""), fmt.Sprintf(document, expression)))
+			said := 0
+			for i := range found {
+				if found[i].NoEffect && strings.Contains(found[i].Message, fmt.Sprintf("%q is never true, so the ", expression)) && strings.HasSuffix(found[i].Field, "matchConditions[0].expression") {
+					said++
+				} else {
+					t.Errorf("%s %s: %v", what, expression, found[i])
+				}
+			}
+			if (said == 1) != never {
+				t.Errorf("%s %s: got %v", what, expression, found)
+			}
+		}
+	}
+}
+
 // TestReachIsTrue compares what is said to match nothing with what is decided about requests.
 func TestReachIsTrue(t *testing.T) {
 	t.Parallel()

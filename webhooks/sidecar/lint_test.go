@@ -33,6 +33,7 @@ func TestLint(t *testing.T) {
 		{"words", []string{"hostNetwork: skip\npodsThatEnd: Ignore\nonConflict: keep\nonSameName: Skip\nplacement: {initContainers: Frist, containers: Behind}\n" + labels}},
 		{"percentages", []string{"rollout: {percent: 101}\n" + labels, "rollout: {percent: -1}\n" + labels}},
 		{"conditions", []string{"match: {matchConditions: [{name: '', expression: 'true'}, {name: c, expression: 'true'}, {name: c, expression: 'pod.spec.x'}, {name: d, expression: params.p}, {name: e, expression: '1'}]}\nparameters: [{name: p, type: boolean, default: true}]\n" + labels}},
+		{"conditions that are never true", []string{"match: {matchConditions: [{name: a, expression: 'false'}, {name: b, expression: '1 == 2 && has(pod.metadata.labels)'}, {name: c, expression: 'has(pod.metadata.labels) || false'}]}\n" + labels}},
 		{"presets", []string{"presets: [{name: mesh, configMap: {namespace: infra, name: mesh}}, {name: mesh, configMap: {namespace: '', name: Mesh}}]\n" + labels}},
 		{"parameters", []string{"parameters: [{name: P, type: string}, {name: q, type: text}, {name: r, type: integer, default: x}]\n" + labels}},
 		{"placeholders", []string{"template: {metadata: {labels: {a: '${params.none}', b: '${pod.metadata.name', c: '${pod.spec.nothing}', d: '${1}'}}}"}},

@@ -253,6 +253,7 @@ func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (co
 	out := &Program{text: text, output: output, variables: d.Variables, compiler: c, declared: keyOf(d)}
 	out.uses, out.asked, out.loops = analyze(root)
 	out.patterns = celbound.Patterns(root)
+	out.isNever = output.IsExactType(cel.BoolType) && planner.language().IsFalse(checked.NativeRep())
 	var size celcost.Value
 	out.bound, size = celcost.Of(checked.NativeRep(), d.Variables.size)
 	if !out.bound.IsFinite() {

@@ -6,10 +6,12 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/decls"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	"k8s.io/apiserver/pkg/cel/library"
 
 	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
+	celconstant "github.com/gatehouse-dev/gatehouse/webhooks/cel/constant"
 )
 
 // planner plans the expressions of an environment.
@@ -55,8 +57,8 @@ func newPlanner(env *cel.Env, option celbound.Option) (*planner, error) {
 	if issues != nil {
 		return nil, issues.Err()
 	}
-	constant := checked.NativeRep()
-	if _, err := p.part(env, constant, cel.CostTrackerOptions(p.shareCosts)); err != nil {
+	null := checked.NativeRep()
+	if _, err := p.part(env, null, cel.CostTrackerOptions(p.shareCosts)); err != nil {
 		return nil, err
 	}
 	if p.costs == nil {
@@ -65,7 +67,7 @@ func newPlanner(env *cel.Env, option celbound.Option) (*planner, error) {
 	provider, adapter := env.CELTypeProvider(), env.CELTypeAdapter()
 	attributes := interpreter.NewAttributeFactory(env.Container, adapter, provider)
 	plan, err := interpreter.NewInterpreter(interpreter.NewDispatcher(), env.Container, provider, adapter, attributes).
-		NewInterpretable(constant, interpreter.CostObserver(interpreter.CostTrackerFactory(p.costs.Clone)))
+		NewInterpretable(null, interpreter.CostObserver(interpreter.CostTrackerFactory(p.costs.Clone)))
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +91,20 @@ func (p *planner) plan(checked *ast.AST) (interpreter.InterpretableV2, error) {
 		options = append(options, cel.CustomDecoratorV2(findPaths(checked)))
 	}
 	return p.part(p.uncounted, checked, options...)
+}
+
+// language is that of conditions, for which those are found that are never true.
+func (p *planner) language() celconstant.Language {
+	return celconstant.Language{
+		IsVariable: func(name string) bool { return usesOf(name) != 0 },
+		Evaluate: func(part *ast.AST) ref.Val {
+			plan, err := p.plan(part)
+			if err != nil {
+				return nil
+			}
+			return plan.Eval(interpreter.EmptyActivation())
+		},
+	}
 }
 
 // planCounting plans a checked expression so that its cost is counted.

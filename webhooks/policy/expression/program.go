@@ -33,7 +33,9 @@ type Program struct {
 	// asked are the variables that it names.
 	asked askedVariables
 	// loops is true if a part of the expression may be evaluated more than once.
-	loops     bool
+	loops bool
+	// isNever is true for a condition that is always false.
+	isNever   bool
 	patterns  int
 	reads     *Reads
 	variables *Variables
@@ -50,6 +52,9 @@ func (p *Program) Text() string { return p.text }
 // Patterns returns how large the regular expressions are that are written down in the
 // expression, which are kept with it: a hundred bytes for each.
 func (p *Program) Patterns() int { return p.patterns }
+
+// IsNever reports whether the expression is a condition that is certainly never true, as "1 == 2".
+func (p *Program) IsNever() bool { return p.isNever }
 
 // Bound returns an upper bound of what the expression costs. What variables cost is not included.
 func (p *Program) Bound() celcost.Bound { return p.bound }

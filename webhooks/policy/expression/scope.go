@@ -79,6 +79,19 @@ func (s *Scope) CompileConditions(path *field.Path, given []admissionregistratio
 	return out
 }
 
+// CheckConditions warns of match conditions that are never true, so that a document, which it calls what, does nothing, and reports whether
+// there are none.
+func CheckConditions(r validation.Reporter, path *field.Path, what string, conditions []Condition) bool {
+	may := true
+	for i, c := range conditions {
+		if c.IsNever() {
+			r.NeverTrue(path.Index(i).Child("expression"), c.Text(), what)
+			may = false
+		}
+	}
+	return may
+}
+
 // DeclareVariables compiles and declares variables, for what is compiled from now on. It returns nil for none.
 func (s *Scope) DeclareVariables(path *field.Path, given []admissionregistrationv1.Variable) *Variables {
 	if len(given) > 0 {

@@ -45,6 +45,11 @@ func (r Reporter) NoEffect(path *field.Path, hint, format string, args ...any) {
 	(*r.List)[len(*r.List)-1].NoEffect = true
 }
 
+// NeverTrue warns of a match condition that is never true, so that a document, which the message calls what, does nothing.
+func (r Reporter) NeverTrue(path *field.Path, condition, what string) {
+	r.NoEffect(path, "", "%q is never true, so the %s does nothing", diagnostic.Excerpt(condition, 1, 1), what)
+}
+
 // CheckReach warns of a policy, or of a binding if that is not nil, that matches no request, and
 // reports whether it may match one.
 func (r Reporter) CheckReach(policy, binding *admissionregistrationv1.MatchResources) bool {

@@ -187,7 +187,14 @@ func (c *compiler) compile() *Profile {
 		return p
 	}
 	for i, mc := range from.Spec.Match.MatchConditions {
-		compiled, found := p.Scope.Condition(fmt.Sprintf("spec.match.matchConditions[%d].expression", i), mc.Expression)
+		path := fmt.Sprintf("spec.match.matchConditions[%d].expression", i)
+		compiled, found := p.Scope.Condition(path, mc.Expression)
+		if compiled != nil && compiled.IsNever() {
+			found = append(found, diagnostic.Diagnostic{
+				Severity: diagnostic.Warning, Field: path, NoEffect: true,
+				Message: fmt.Sprintf("%q is never true, so the profile does nothing", diagnostic.Excerpt(mc.Expression, 1, 1)),
+			})
+		}
 		c.add(found)
 		p.Conditions = append(p.Conditions, condition{mc.Name, compiled})
 	}

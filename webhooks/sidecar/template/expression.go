@@ -10,11 +10,13 @@ import (
 	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
+	celconstant "github.com/gatehouse-dev/gatehouse/webhooks/cel/constant"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
@@ -35,6 +37,8 @@ type expression struct {
 	loops bool
 	// quantities is true if it makes quantities of strings.
 	quantities bool
+	// isNever is true for a condition that is always false.
+	isNever bool
 	// names are the variables that the expression names.
 	names []string
 }
@@ -145,7 +149,36 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 		r.errorf(path, "", "%q: %v", excerpt(text), err)
 		return nil
 	}
+	e.isNever = use == forCondition && checked.OutputType().IsExactType(cel.BoolType) && languageOf(env, options).IsFalse(checked.NativeRep())
 	return e
+}
+
+// languageOf returns the language of conditions, for which those are found that are never true.
+func languageOf(env *cel.Env, options []cel.ProgramOption) celconstant.Language {
+	return celconstant.Language{
+		IsVariable: isVariable,
+		Evaluate: func(part *ast.AST) ref.Val {
+			program, err := env.PlanProgram(part, options...)
+			if err != nil {
+				return nil
+			}
+			result, _, err := program.Eval(cel.NoVars())
+			if err != nil {
+				return nil
+			}
+			return result
+		},
+	}
+}
+
+// isVariable reports whether a name in a compiled expression is one of those that expressions are given.
+func isVariable(name string) bool {
+	switch originalName(name) {
+	case "pod", "namespace", "params", "presets":
+		return true
+	default:
+		return false
+	}
 }
 
 // boundHint returns a hint for an expression or pattern that is too large to compile.
@@ -205,12 +238,8 @@ func (e *expression) collectNames(r *report, path string, root ast.Expr) bool {
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(x ast.Expr) {
 		switch x.Kind() { //nolint:exhaustive // the others hold no names
 		case ast.IdentKind:
-			name := originalName(x.AsIdent())
-			switch name {
-			case "pod", "namespace", "params", "presets":
-				if !e.uses(name) {
-					e.names = append(e.names, name)
-				}
+			if name := originalName(x.AsIdent()); isVariable(x.AsIdent()) && !e.uses(name) {
+				e.names = append(e.names, name)
 			}
 		case ast.ComprehensionKind:
 			e.loops = true
@@ -270,6 +299,9 @@ func (s *Scope) Condition(path, expression string) (*Condition, diagnostic.List)
 	r.errorf(path, "", "%q is of type %s, expected a boolean", excerpt(expression), typeName(e.output.String()))
 	return nil, r.found
 }
+
+// IsNever reports whether the condition is certainly never true, as "1 == 2".
+func (c *Condition) IsNever() bool { return c.isNever }
 
 // Eval reports whether the condition is true for the input. The error is an
 // *EvaluationError, or ErrCannotDecide.
