@@ -137,7 +137,7 @@ func (t tree) decode() (*Config, diagnostic.List) {
 	}
 	d.staticKeys()
 	d.found.Sort()
-	c.Warnings = d.warnings
+	c.Warnings = append(d.warnings, d.foreignPolicies()...)
 	c.Warnings.Sort()
 	c.Context = d.context
 	c.provide(newObjects(d.context))

@@ -38,6 +38,8 @@ type decoder struct {
 	tests     int // of the documents
 	found     diagnostic.List
 	warnings  diagnostic.List
+	// foreign are warnings about policies of other engines, by their kinds.
+	foreign map[schema.GroupVersionKind]diagnostic.List
 	// sources are the places where each object was given first.
 	sources map[objectKey]string
 
@@ -53,6 +55,7 @@ func newDecoder(t *tree) *decoder {
 		parser:  newParser(t.limits),
 		tree:    t,
 		sources: map[objectKey]string{},
+		foreign: map[schema.GroupVersionKind]diagnostic.List{},
 		config:  &Config{Digest: t.digest, State: t.state, Files: len(t.files), Unread: t.unread},
 	}
 }
@@ -118,10 +121,10 @@ func (o *object) report(p problem) {
 	})
 }
 
-func (o *object) warn(p problem) {
-	o.warnings = append(o.warnings, diagnostic.Diagnostic{
-		Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: p.field, Message: p.message, Hint: p.hint,
-	})
+func (o *object) warn(p problem) { o.warnings = append(o.warnings, o.warning(p)) }
+
+func (o *object) warning(p problem) diagnostic.Diagnostic {
+	return diagnostic.Diagnostic{Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: p.field, Message: p.message, Hint: p.hint}
 }
 
 // read reads one object, or the objects of a list.

@@ -221,7 +221,7 @@ func foreignEngine(gvk schema.GroupVersionKind) (engine, hint string) {
 // Kubernetes by its case or a letter: nothing finds the object. Other groups have any kinds.
 func (o *object) warnOfKind(gvk schema.GroupVersionKind) {
 	if engine, hint := foreignEngine(gvk); engine != "" {
-		o.warn(problem{field: "kind", message: fmt.Sprintf("Gatehouse does not evaluate it: it is a policy of %s", engine), hint: hint})
+		o.foreign[gvk] = append(o.foreign[gvk], o.warning(problem{field: "kind", message: fmt.Sprintf("Gatehouse does not evaluate it: it is a policy of %s", engine), hint: hint}))
 		return
 	}
 	if scheme.Scheme.Recognizes(gvk) {
@@ -241,4 +241,28 @@ func (o *object) warnOfKind(gvk schema.GroupVersionKind) {
 			hint: fmt.Sprintf("did you mean %q?", near),
 		})
 	}
+}
+
+// foreignPolicies returns the warnings about policies of other engines. What is a param of a policy here, as the constraint of a converted
+// policy is, is none.
+func (d *decoder) foreignPolicies() (found diagnostic.List) {
+	if len(d.foreign) == 0 {
+		return nil
+	}
+	var kinds []*admissionregistrationv1.ParamKind
+	for _, p := range d.config.Policy.All() {
+		kinds = append(kinds, p.Spec.ParamKind)
+	}
+	for i := range d.config.Mutation.Policies {
+		kinds = append(kinds, d.config.Mutation.Policies[i].Spec.ParamKind)
+	}
+	for _, kind := range kinds {
+		if kind != nil {
+			delete(d.foreign, schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
+		}
+	}
+	for _, list := range d.foreign {
+		found = append(found, list...)
+	}
+	return found
 }
