@@ -329,7 +329,7 @@ func TestLoadErrors(t *testing.T) {
 				`a.yaml: SidecarProfile/log: spec.match: is a list, expected a mapping`,
 				`a.yaml: SidecarProfile/log: spec.onConflict: "1.5" is a number, expected a string (hint: put it in quotes)`,
 				`a.yaml: SidecarProfile/log: spec.parameters: is a mapping, expected a list`,
-				`a.yaml: SidecarProfile/log: spec.rollout.percent: "80" is a string, expected an integer`,
+				`a.yaml: SidecarProfile/log: spec.rollout.percent: "80" is a string, expected an integer (hint: remove the quotes)`,
 				`a.yaml: SidecarProfile/log: spec.share[0].env: "x" is a string, expected a list`,
 				`a.yaml: SidecarProfile/log: spec.share[0].readOnly: "yes" is a string, expected true or false`,
 				`a.yaml: SidecarProfile/log: spec.share[1]: "x" is a string, expected a mapping`,
@@ -457,15 +457,15 @@ func TestLoadErrors(t *testing.T) {
 				"g.yaml": "{a: b} trailing",
 			},
 			[]string{
-				`a.yaml: near line 5: did not find expected ',' or '}'`,
+				`a.yaml: near line 5: did not find expected ',' or '}' (hint: check the brackets, and put text that begins with [ or { in quotes)`,
 				`b.json: line 3: the file ends in the middle of a value`,
 				`c.json: line 3: invalid character '"' after object key`,
 				`d.yaml#1: apiVersion: is missing or not a string (hint: a document has apiVersion, kind and metadata.name)`,
 				`d.yaml#1: kind: is missing or not a string (hint: a document has apiVersion, kind and metadata.name)`,
-				`d.yaml#2: near line 8: found unexpected end of stream`,
+				`d.yaml#2: near line 8: found unexpected end of stream (hint: close the quotes)`,
 				`d.yaml#3: apiVersion: is missing or not a string (hint: a document has apiVersion, kind and metadata.name)`,
 				"e.yaml: near line 5: found character that cannot start any token (hint: put text that begins with @, ` or % in quotes, and indent with spaces, never with tabs)",
-				`f.yaml: from line 1 on: unknown anchor 'nowhere' referenced`,
+				`f.yaml: from line 1 on: unknown anchor 'nowhere' referenced (hint: put text that begins with * or & in quotes)`,
 				`g.yaml: from line 1 on: there is more text behind the end of the document`,
 			},
 		},
@@ -647,7 +647,7 @@ func TestInspect(t *testing.T) {
 	}))
 	want := []string{
 		`a.yaml: SidecarProfile/log: spec.injecton: unknown field (hint: did you mean "injection"?)`,
-		`b.yaml: near line 1: did not find expected ',' or '}'`,
+		`b.yaml: near line 1: did not find expected ',' or '}' (hint: check the brackets, and put text that begins with [ or { in quotes)`,
 		`d.yaml: Secret/x: metadata.namespace: is missing, so no lookup of a Secret in a namespace finds it (hint: set the namespace of the object)`,
 	}
 	if got := findings(t, found); !slices.Equal(got, want) {

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v2"
 	sigsjson "sigs.k8s.io/json"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
 
@@ -303,10 +304,8 @@ func (c chunk) problem(text, prefix string) problem {
 		hint = "use fewer aliases (*name)"
 	case strings.HasPrefix(text, "invalid map key"):
 		text, hint = "a key must be text, and this one is a list or a mapping", "put text that begins with { or [ in quotes"
-	case strings.Contains(text, "cannot start any token"), strings.Contains(text, "tab character"):
-		hint = "put text that begins with @, ` or % in quotes, and indent with spaces, never with tabs"
-	case strings.Contains(text, "mapping values are not allowed"):
-		hint = "put text with a colon and a space in it in quotes, and check the indentation"
+	case hint == "":
+		hint = diagnostic.YAMLHint(text)
 	}
 	if bytes.Contains(c.text, []byte("{{")) {
 		hint = "{{ }} is not replaced here: write \"${…}\", in quotes, in the template of a SidecarProfile, or render the document first"

@@ -38,7 +38,7 @@ b.yaml#1 map[a:1]
 b.yaml#2 [x]
 large.json: is larger than 48 MiB (hint: split it into several files)
 a/c.json#2: b: the key is given twice (hint: remove one of the two)
-broken.yml: near line 1: did not find expected node content
+broken.yml: near line 1: did not find expected node content (hint: check the brackets, and put text that begins with [ or { in quotes)
 `,
 		"b.yaml":     "b.yaml#1 map[a:1]\nb.yaml#2 [x]\n",
 		"readme.txt": "readme.txt map[a:1]\n",

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
@@ -60,6 +61,46 @@ var (
 func Reserved(message string) string {
 	if found := reserved.FindStringSubmatch(message); found != nil {
 		return found[1]
+	}
+	return ""
+}
+
+// mistake is what another language has, and CEL has not.
+type mistake struct {
+	// pattern has a NUL at the place at which CEL fails.
+	pattern *regexp.Regexp
+	hint    string
+}
+
+//nolint:gochecknoglobals // a table that nobody changes
+var mistakes = sync.OnceValue(func() (all []mistake) {
+	for _, of := range [][2]string{
+		{`\(\s*\w+\s*@=>`, "write a comma behind the variable, as in list.filter(x, …)"},
+		{`@=>`, "for an implication write !a || b"},
+		{`@(=~|~|like\b|matches\b)`, "write text.matches('pattern')"},
+		{`@=`, "write == to compare"},
+		{`@(&|and\b)`, "write && for and"},
+		{`@(\||or\b)`, "write || for or"},
+		{`<@>`, "write != for not equal"},
+		{`\bnot @|@not\b`, "write ! for not, as in !(x in list)"},
+		{`@is\b`, "write == null or != null"},
+		{`@[“”‘’]`, `write straight quotes: ' or "`},
+		{`\[@\*`, "for all elements write list.all(x, …), for any list.exists(x, …)"},
+		{`\w\?\.[a-zA-Z].*@`, "for a field that may be absent write .?field"},
+	} {
+		all = append(all, mistake{regexp.MustCompile(strings.ReplaceAll(of[0], "@", "\x00")), of[1]})
+	}
+	return all
+})
+
+// Syntax returns a hint for a syntax error at a place: what CEL has for what another language has there, and "" for anything else.
+func Syntax(at diagnostic.Place) string {
+	rest, lines := behind(at), strings.Split(at.Text, "\n")
+	text := strings.TrimSuffix(lines[min(max(at.Line, 1), len(lines))-1], rest) + "\x00" + rest
+	for _, m := range mistakes() {
+		if m.pattern.MatchString(text) {
+			return m.hint
+		}
 	}
 	return ""
 }

@@ -203,13 +203,31 @@ func (c *check) mismatch(path string, value any, want string) {
 	default:
 		kind = "a number"
 	}
-	if want == "a string" && subject != "" {
+	switch {
+	case want == "a string" && subject != "":
 		hint = "put it in quotes"
 		if kind == "a boolean" {
 			hint += ": YAML reads yes, no, on, off, y and n as booleans"
 		}
+	case kind == "a string" && !c.isSecret(path) && isWithoutQuotes(value, want):
+		hint = "remove the quotes"
 	}
 	c.report(path, fmt.Sprintf("%sis %s, expected %s", subject, kind, want), hint)
+}
+
+// isWithoutQuotes reports whether a text in quotes would be what is expected without them.
+func isWithoutQuotes(value any, want string) bool {
+	text, _ := value.(string)
+	var err error
+	switch want {
+	case "an integer":
+		_, err = strconv.ParseInt(text, 10, 64)
+	case "a number":
+		_, err = strconv.ParseFloat(text, 64)
+	default:
+		return want == "true or false" && (text == "true" || text == "false")
+	}
+	return err == nil
 }
 
 // unreadable reports an invalid value of the right kind.

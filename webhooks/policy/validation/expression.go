@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -58,7 +59,7 @@ func (r Reporter) ExpressionError(path *field.Path, expression string, err *apis
 		message, hint := names.explain(message, at)
 		syntax := strings.Contains(message, "Syntax error")
 		if syntax {
-			hint = bracesHint(expression, at)
+			hint = cmp.Or(bracesHint(expression, at), celhint.Syntax(at))
 		}
 		r.ErrorIn(path, at, hint, message)
 		if syntax || celhint.Reserved(issue.Message) != "" {

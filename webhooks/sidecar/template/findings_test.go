@@ -122,7 +122,7 @@ func TestShellVariables(t *testing.T) {
 
 		"a parameter":         {`${level}`, `t: 1:1 in "level": "level" is not declared (hint: did you mean "params.level"?)`},
 		"a variable of ours":  {`${pods}`, `t: 1:1 in "pods": "pods" is not declared (hint: did you mean "pod"? the names here are pod, namespace, params, presets)`},
-		"a broken expression": {`${pod.metadata.name = 'a'}`, `t: 1:19 in "pod.metadata.name = 'a'": Syntax error: token recognition error at: '= '`},
+		"a broken expression": {`${pod.metadata.name = 'a'}`, `t: 1:19 in "pod.metadata.name = 'a'": Syntax error: token recognition error at: '= ' (hint: write == to compare)`},
 		"a function":          {`${getenv('HOME')}`, `t: 1:7 in "getenv('HOME')": "getenv" is not declared (hint: functions are such as size, contains, startsWith, matches, all and exists)`},
 		"double braces":       {`${{ params.level }}`, `t: 1:16 in "{ params.level }": Syntax error: mismatched input '}' expecting ':' (hint: write ${…} with one brace: it holds a CEL expression)`},
 	} {

@@ -71,10 +71,13 @@ func (s *Scope) explain(message string, at diagnostic.Place, use use) (text, hin
 		return fmt.Sprintf("%q is a reserved word of CEL", word), ""
 	}
 	if strings.Contains(message, "Syntax error") && strings.Contains(message, "<EOF>") {
-		return "the expression is incomplete", ""
+		return "the expression is incomplete", celhint.Syntax(at)
+	}
+	if strings.Contains(message, "Syntax error") {
+		hint = celhint.Syntax(at)
 	}
 	message, _, _ = strings.Cut(message, " expecting {") // all that CEL has
-	return message, ""
+	return message, hint
 }
 
 // declared returns a hint for a name that is not.

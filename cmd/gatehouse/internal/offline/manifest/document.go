@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	sigsyaml "sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
@@ -148,8 +149,8 @@ func (d *document) explain(err error) *readError {
 	switch {
 	case strings.HasPrefix(result.message, "invalid map key: "):
 		result.message = "an object or a list cannot be a key"
-	case result.hint == "" && (strings.Contains(result.message, "cannot start any token") || strings.Contains(result.message, "tab character")):
-		result.hint = "put text that begins with @, ` or % in quotes, and indent with spaces, never with tabs"
+	case result.hint == "":
+		result.hint = diagnostic.YAMLHint(result.message)
 	}
 	return result
 }

@@ -223,7 +223,7 @@ func TestUnreadable(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nspec: {}\n"
 	for _, tt := range []struct{ name, text, want string }{
 		{"tab", pod + "---\na: b\n\tc: d\n", "app.yaml#2: near line 6: found a tab character that violates indentation (hint: put text that begins with @, ` or % in quotes, and indent with spaces, never with tabs)"},
-		{"several", "a: [\n---\n" + pod + "---\n}\n", "app.yaml#1: near line 1: did not find expected node content\napp.yaml#3: near line 7: did not find expected node content"},
+		{"several", "a: [\n---\n" + pod + "---\n}\n", "app.yaml#1: near line 1: did not find expected node content (hint: check the brackets, and put text that begins with [ or { in quotes)\napp.yaml#3: near line 7: did not find expected node content (hint: check the brackets, and put text that begins with [ or { in quotes)"},
 		{"template", pod + "---\n{{- if .Values.x }}\na: b\n{{- end }}\n", "app.yaml#2: near line 5: did not find expected node content (hint: this looks like a template: give what it renders to)"},
 		{"template in a value", "b: c\na: {{ .Values.x }}\n", `app.yaml: near line 2: an object or a list cannot be a key (hint: this looks like a template: give what it renders to)`},
 		{"JSON", "{\n  \"a\": 1\n  \"b\": 2\n}\n", "app.yaml: line 3: invalid character '\"' after object key:value pair"},
