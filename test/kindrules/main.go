@@ -1,5 +1,6 @@
 // Kindrules writes the rules that the markers of k8s.io/api state for values of fields: which words a field may have, which fields are
-// required, the least and the most of numbers, lengths and formats. `make generate` runs it for the version in go.mod.
+// required, the least and the most of numbers, lengths and formats, by what elements of a list must differ, and of which fields exactly
+// one must be set. `make generate` runs it for the version in go.mod.
 //
 // A line of the table is a field, "Container.imagePullPolicy", or its type for what holds of all fields of a type, and its rules, which
 // are separated by spaces. Types of other packages than core/v1 have the package in front.
@@ -36,6 +37,23 @@ func unmarked() []string {
 	}
 }
 
+// repeatable returns the lists whose elements differ by the marker for server-side apply, and of which API servers create objects with equal
+// ones all the same.
+func repeatable() []string {
+	return []string{
+		"Container.env", "Container.ports", "EphemeralContainerCommon.env", "EphemeralContainerCommon.ports", "PodSpec.hostAliases", "PodSpec.imagePullSecrets",
+		"ServiceAccount.secrets", "admissionregistration/v1.ValidatingAdmissionPolicySpec.variables", "admissionregistration/v1beta1.ValidatingAdmissionPolicySpec.variables",
+	}
+}
+
+// lists and keys match the markers of lists whose elements differ, and of the keys by which they do; sets have none. A set for server-side
+// apply alone may have equal elements when it is created.
+var (
+	lists = regexp.MustCompile(`^(?:\+k8s:(?:alpha|beta)\(since: ?"[0-9.]+"\)=)?\+(?:listType=map|k8s:(?:listType|unique)=(?:map|set))$`)
+	keys  = regexp.MustCompile(`^(?:\+k8s:(?:alpha|beta)\(since: ?"[0-9.]+"\)=)?\+(?:k8s:)?listMapKey=(\w+)$`)
+	union = regexp.MustCompile(`^(?:\+k8s:(?:alpha|beta)\(since: ?"[0-9.]+"\)=)?\+k8s:unionMember$`)
+)
+
 // simple matches the markers that are rules in themselves, also where the API server compares them with its older validation alone
 // (alpha), which says the same. Those that depend on a feature or another field are not among them.
 var simple = regexp.MustCompile(`^(?:\+k8s:(?:alpha|beta)\(since: ?"[0-9.]+"\)=)?\+k8s:((?:each(?:Val|Key)=\+k8s:)?(?:required$|(?:minimum|maximum|maxLength|maxBytes|maxItems|format)=.*))`)
@@ -43,6 +61,7 @@ var simple = regexp.MustCompile(`^(?:\+k8s:(?:alpha|beta)\(since: ?"[0-9.]+"\)=)
 // table has the rules of fields, in order, and the values of enumerated types.
 type table struct {
 	rules  map[string][]string
+	unions map[string][]string
 	enums  map[string]bool
 	values map[string][]string
 	// constants are the values of constants, and unknown has the types of which one is not known.
@@ -56,7 +75,7 @@ func main() {
 	output := flag.String("o", "", "the file to write")
 	candidates := flag.Bool("candidates", false, "print the types with constants that no marker calls enumerated")
 	flag.Parse()
-	t := table{map[string][]string{}, map[string]bool{}, map[string][]string{}, map[string]string{}, map[string]bool{}, map[string]string{}}
+	t := table{map[string][]string{}, map[string][]string{}, map[string]bool{}, map[string][]string{}, map[string]string{}, map[string]bool{}, map[string]string{}}
 	for _, module := range []string{"k8s.io/api", "k8s.io/apimachinery"} {
 		out, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output() //nolint:gosec // the two modules above
 		if err != nil {
@@ -167,14 +186,24 @@ func (t *table) field(prefix, of string, field *ast.Field) {
 	}
 	key := of + "." + name
 	var rules []string
-	hasDefault := false
+	hasDefault, differ, by := false, false, []string(nil)
 	for _, marker := range markers(field.Doc) {
+		differ = differ || lists.MatchString(marker)
+		if of := keys.FindStringSubmatch(marker); of != nil && !slices.Contains(by, of[1]) {
+			by = append(by, of[1])
+		}
+		if union.MatchString(marker) {
+			t.unions[of] = append(t.unions[of], name)
+		}
 		hasDefault = hasDefault || strings.HasPrefix(marker, "+default=")
 		if rule := simple.FindStringSubmatch(marker); rule != nil {
 			rules = append(rules, strings.ReplaceAll(strings.ReplaceAll(rule[1], "+k8s:", ""), `"`, ""))
 		}
 	}
 	rules = slices.DeleteFunc(rules, func(rule string) bool { return rule == "required" && hasDefault })
+	if differ && !slices.Contains(repeatable(), key) && !strings.HasSuffix(of, "Status") { // API servers reset the status
+		rules = append(rules, strings.TrimSuffix("differ="+strings.Join(by, ","), "="))
+	}
 	if len(rules) > 0 && prefix != "meta/v1." { // metadata has rules of its own in each place
 		t.rules[key] = rules
 	}
@@ -234,6 +263,9 @@ func (t *table) String() string {
 	lines := []string{}
 	for key, rules := range t.rules {
 		lines = append(lines, key+" "+strings.Join(rules, " "))
+	}
+	for name, members := range t.unions {
+		lines = append(lines, name+" one="+strings.Join(members, ","))
 	}
 	for name := range t.enums {
 		if used[name] && len(t.values[name]) > 0 && !t.unknown[name] {

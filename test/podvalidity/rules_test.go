@@ -65,6 +65,7 @@ func TestRulesAreThoseOfTheAPIServer(t *testing.T) {
 			}
 		})
 	}
+	checkDoubled(t, work)
 	var mutex sync.Mutex
 	missed, refused := map[string]bool{}, 0
 	var group sync.WaitGroup
@@ -109,6 +110,29 @@ func TestRulesAreThoseOfTheAPIServer(t *testing.T) {
 		t.Errorf("what the API server alone refuses is not what %s has: run with UPDATE_GOLDEN=1 and read the difference (%v)", path, err)
 	}
 }
+
+// checkDoubled reports lists of the generated table whose elements must differ, and of which no object has one with two equal elements.
+func checkDoubled(t *testing.T, work []mutant) {
+	t.Helper()
+	tried, types := map[string]bool{}, map[string]bool{}
+	for _, m := range work {
+		of, _, _ := strings.Cut(m.key, ".")
+		tried[m.key], types[of] = true, true
+	}
+	table, err := os.ReadFile("../../webhooks/kinds/rules/zz_generated.rules.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, parts := range differing.FindAllStringSubmatch(string(table), -1) {
+		// Pods with ephemeral containers are not created, and eviction responders are dropped.
+		if key := parts[1] + "." + parts[2]; types[parts[1]] && !tried[key+" doubled"] && key != "PodSpec.ephemeralContainers" && key != "PodSpec.evictionResponders" {
+			t.Errorf("no object has %s", key)
+		}
+	}
+}
+
+// differing matches a list whose elements differ in the table of rules, without the package of the type.
+var differing = regexp.MustCompile(`(?m)^(?:[a-z]+/v1\.)?([A-Z]\w*)\.(\w+) (?:.* )?differ\b`)
 
 // reason matches why the API server refuses a value.
 var reason = regexp.MustCompile(`[A-Z][a-z]+ value|Forbidden|Not found|Too (long|many)`)
@@ -163,6 +187,12 @@ func mutate(t reflect.Type, object map[string]any, yield func(key string, change
 						delete(object, name)
 					}
 				}
+			})
+		}
+		if list, ok := before.([]any); ok && len(list) > 0 {
+			yield(t.Name()+"."+name+" doubled", func() func() {
+				object[name] = append(slices.Clip(list), list[0])
+				return func() { object[name] = before }
 			})
 		}
 		if present {

@@ -149,6 +149,7 @@ func objectRules() map[string]rule {
 		"PersistentVolumeClaimSpec": of(volumeClaim),
 		"PersistentVolumeSpec": of(func(c *checker, path string, s *corev1.PersistentVolumeSpec) {
 			c.some(path+".accessModes", len(s.AccessModes))
+			c.oneSource(path, &s.PersistentVolumeSource)
 		}),
 		"CSIPersistentVolumeSource.driver": required(csiDriver),
 		"LocalVolumeSource.path":           required(noParentReferences),
@@ -208,7 +209,12 @@ func objectRules() map[string]rule {
 		"networking/v1.IngressServiceBackend.name":            required(valid(validation.IsDNS1035Label)),
 		"networking/v1.IngressTLS.hosts":                      tlsHost,
 		"networking/v1.IngressTLS.secretName":                 optional(valid(validation.IsDNS1123Subdomain)),
-		"networking/v1.ServiceBackendPort.name":               optional(valid(validation.IsValidPortName)),
+		"networking/v1.NetworkPolicyPeer": of(func(c *checker, path string, p *networkingv1.NetworkPolicyPeer) {
+			if CountSet(p) == 0 {
+				c.error(path, "one of podSelector, namespaceSelector and ipBlock is required")
+			}
+		}),
+		"networking/v1.ServiceBackendPort.name": optional(valid(validation.IsValidPortName)),
 
 		"rbac/v1.ClusterRoleBinding": of(clusterRoleBinding),
 		"rbac/v1.PolicyRule":         of(policyRule),

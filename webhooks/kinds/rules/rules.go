@@ -2,8 +2,8 @@
 // paths, quantities, addresses and the like, and what the fields of one struct must have in common. What the markers of k8s.io/api state
 // is generated; pods.go and objects.go have what no marker states (k8s.io/kubernetes/pkg/apis/*/validation).
 //
-// It refuses nothing that an API server accepts: a test compares it with a real one. It does not look at what other objects, names used
-// twice or a change of an object would make invalid. The API server has the last word.
+// It refuses nothing that an API server accepts: a test compares it with a real one. It does not look at what other objects, or a change
+// of an object, would make invalid. The API server has the last word.
 package rules
 
 import (
@@ -224,6 +224,10 @@ func ofMarker(marker string) rule {
 		return elements(atLeast(n))
 	case "maximum":
 		return elements(atMost(n))
+	case "differ":
+		return differ(strings.FieldsFunc(argument, func(r rune) bool { return r == ',' }))
+	case "one":
+		return one(strings.Split(argument, ","))
 	case "maxItems":
 		return func(c *checker, path string, v reflect.Value) { c.fewer(path, v.Len(), int(n)) }
 	case "maxLength", "maxBytes":
@@ -241,6 +245,62 @@ func ofMarker(marker string) rule {
 		return keyed(formats[name], nil)
 	default:
 		return nil
+	}
+}
+
+// memberOf returns the field of a struct that has a name in JSON.
+func memberOf(v reflect.Value, name string) reflect.Value {
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if of, _, _ := strings.Cut(f.Tag.Get("json"), ","); of == name {
+			return v.FieldByIndex(f.Index)
+		}
+	}
+	return reflect.Value{}
+}
+
+// differ returns a rule for a list: no two elements have the same values in all of these fields, and without fields none are the same.
+func differ(keys []string) rule {
+	return func(c *checker, path string, v reflect.Value) {
+		first := map[string]int{}
+		for i := range v.Len() {
+			element, at := v.Index(i), strict.Element(path, i)
+			var values []string
+			for _, key := range keys {
+				value := reflect.Indirect(memberOf(element, key))
+				if value.IsValid() && !c.placeholder(strict.Member(at, key)) {
+					values = append(values, fmt.Sprint(value))
+				}
+			}
+			switch {
+			case len(keys) == 0:
+				values = append(values, fmt.Sprint(element))
+			case len(values) < len(keys):
+				continue
+			default:
+				at = strict.Member(at, keys[0])
+			}
+			text := strings.Join(values, ", ")
+			if k, twice := first[text]; twice {
+				c.invalid(at, "%s is given twice, first in %s", quoted(text), strict.Element(path, k))
+				continue
+			}
+			first[text] = i
+		}
+	}
+}
+
+// one returns a rule for a struct: exactly one of these fields is set.
+func one(fields []string) rule {
+	return func(c *checker, path string, v reflect.Value) {
+		n := 0
+		for _, name := range fields {
+			if field := memberOf(v, name); field.IsValid() && !field.IsZero() {
+				n++
+			}
+		}
+		if n != 1 {
+			c.error(path, "exactly one of %s is required, found %d", strings.Join(fields, ", "), n)
+		}
 	}
 }
 

@@ -174,9 +174,7 @@ func (c *Checker) mounts(at, owner string, container *corev1.Container) {
 		switch other, twice := mounted[directory]; {
 		case m.MountPath == "":
 			c.error(path+".mountPath", "", "a path is required")
-		case twice && other == m.MountPath:
-			c.invalid(path+".mountPath", "%q is mounted twice in %s", m.MountPath, owner)
-		case twice: // The API server compares the texts.
+		case twice && other != m.MountPath: // The API server compares the texts.
 			c.warn(path+".mountPath", "mount one of the two elsewhere", "%q is the same directory as %q, so that one mount hides the other in %s", m.MountPath, other, owner)
 		}
 		mounted[directory] = m.MountPath
@@ -206,7 +204,6 @@ func (c *Checker) devices(at string, container *corev1.Container) {
 			c.error(path+".name", "", "%q is also mounted", d.Name)
 		}
 	}
-	c.repeated(at, ".devicePath", "%q is the path of another device", len(container.VolumeDevices), func(i int) string { return container.VolumeDevices[i].DevicePath })
 }
 
 // declaredVolume requires a volume of the template itself. Whether a pod has one of its
