@@ -196,7 +196,7 @@ func TestModel(t *testing.T) {
 // Each step waits for what it depends on.
 func TestStep(t *testing.T) {
 	t.Parallel()
-	state := &State{Generation: 1}
+	state := &State{Generation: 1, Hold: modelHold}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var err error
 	if state.Active, err = NewAuthority(now, modelLife); err != nil {

@@ -274,7 +274,7 @@ func (o *OwnCA) syncOnce(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("%s: %s, and the elected replica restores it", o.cfg.Store, o.lossMessage(damage))
 	case isLost && errors.Is(damage, ErrEmpty), isLost && leads:
 		// A CA that is damaged, and that no process remembers, is replaced: it might not be the one that clients trust.
-		first := &State{Generation: 1, Since: now, Done: record.Request}
+		first := &State{Generation: 1, Since: now, Done: record.Request, Hold: o.policy.Hold}
 		if first.Active, err = o.policy.New(now); err != nil {
 			return err
 		}

@@ -52,6 +52,11 @@ func Step(s *State, o *Observation, p *Policy) (next *State, what string, err er
 		return nil, "", fmt.Errorf("the CA is not valid before %s: check the clock of this machine", stamp(s.Active.Cert.NotBefore))
 	case o.Now.After(s.Active.Cert.NotAfter):
 		return s.replace(o, p)
+	case s.Hold != p.Hold:
+		n := *s
+		n.Generation++
+		n.Hold = p.Hold
+		return &n, "each wait of a rotation lasts " + p.Hold.String(), nil
 	case s.Next != nil:
 		next, what = s.whilePublished(o, p)
 		return next, what, nil

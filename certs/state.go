@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // State is a CA and its rotation: what replicas share. It is immutable.
@@ -23,6 +25,8 @@ type State struct {
 	// request that a rotation began for.
 	Requested bool
 	Done      string
+	// Hold is Policy.Hold of the server that steps, so that others know how long a phase lasts.
+	Hold time.Duration
 	// Active signs. Next is trusted, and will sign. Retired signed before, has no key, and is
 	// trusted for as long as replicas may serve its certificates. Each of the last two may be nil,
 	// and one of them is.
@@ -105,16 +109,17 @@ func Keys() []string {
 
 // description is the content of KeyState.
 type description struct {
-	Generation int64     `json:"generation"`
-	Phase      Phase     `json:"phase"`
-	Since      time.Time `json:"since"`
-	Requested  bool      `json:"requested,omitempty"`
-	Done       string    `json:"done,omitempty"`
+	Generation int64           `json:"generation"`
+	Phase      Phase           `json:"phase"`
+	Since      time.Time       `json:"since"`
+	Requested  bool            `json:"requested,omitempty"`
+	Done       string          `json:"done,omitempty"`
+	Hold       metav1.Duration `json:"hold,omitzero"`
 }
 
 // Encode encodes a State. The bundle is for people and clients; Decode ignores it.
 func Encode(s *State) (map[string][]byte, error) {
-	text, err := json.MarshalIndent(description{s.Generation, s.Phase(), s.Since.UTC(), s.Requested, s.Done}, "", "  ")
+	text, err := json.MarshalIndent(description{s.Generation, s.Phase(), s.Since.UTC(), s.Requested, s.Done, metav1.Duration{Duration: s.Hold}}, "", "  ")
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +151,7 @@ func Decode(data map[string][]byte) (*State, error) {
 	if err := json.Unmarshal(data[KeyState], &d); err != nil || d.Generation < 1 || !slices.Contains(Phases(), d.Phase) {
 		return nil, errors.New(KeyState + ": is missing or damaged")
 	}
-	s := &State{Generation: d.Generation, Since: d.Since, Requested: d.Requested, Done: d.Done}
+	s := &State{Generation: d.Generation, Since: d.Since, Requested: d.Requested, Done: d.Done, Hold: d.Hold.Duration}
 	var problems []string
 	read := func(name string, hasKey bool) *Authority {
 		a, err := decodeAuthority(data, name, hasKey)

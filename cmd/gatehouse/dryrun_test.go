@@ -47,7 +47,7 @@ func TestDryRun(t *testing.T) {
 		"token issue":          {"token issue --id ci --user jane", "dry run: would create AccessToken/ci in the cluster; no token was issued\n"},
 		"token revoke":         {"token revoke old", "would remove AccessToken old of jane, in the cluster\n"},
 		"token revoke of user": {"token revoke --user jane", "would write a TokenRevocation"},
-		"certs rotate":         {"certs rotate --registration=", "would request a new CA, in Secret gatehouse-system/gatehouse-ca\n"},
+		"certs rotate":         {"certs rotate --registration=", "would request a new CA, in Secret gatehouse-system/gatehouse-ca; the servers wait twice for 10m, so that no call fails\n"},
 		"uninstall":            {"uninstall", "would delete MutatingWebhookConfiguration/gatehouse\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,6 @@ type commonFlags struct {
 	cli.ClusterFlags
 	secret, dir   string
 	registrations []string
-	hold          time.Duration
 	// dryRun is that of rotate.
 	dryRun bool
 
@@ -47,7 +46,6 @@ func (f *commonFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.secret, "secret", install.DefaultCASecret, "Secret with the CA, NAMESPACE/NAME, as in --self-signed-secret of serve")
 	flags.StringVar(&f.dir, "dir", "", "directory with the CA in place of a Secret, as in --self-signed-dir of serve")
 	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA, by name, of either kind; repeatable, empty for none (default "+install.DefaultRegistration+"; with --dir none)")
-	flags.DurationVar(&f.hold, "rotation-hold", certs.DefaultHold, "--rotation-hold of the servers, to show when a hold ends")
 	f.Add(cmd)
 }
 
@@ -72,7 +70,6 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 	names := f.names()
 	problems.Add(f.dir != "" && len(names) == 0 && f.Given(),
 		"--kubeconfig, --context and --in-cluster say where registrations are, and with --dir there are none (hint: --registration %s, or leave them out)", install.DefaultRegistration)
-	problems.Add(f.hold < 0, "--rotation-hold %s: must not be negative", cli.FormatDuration(f.hold))
 	namespace, name, err := install.ParseNamespacedName(f.secret)
 	problems.Add(err != nil, "--secret: %w (hint: %s)", err, install.DefaultCASecret)
 	problems.Add(err == nil && name == "", `--secret "": must not be empty`)
@@ -142,13 +139,12 @@ type snapshot struct {
 	// configurations are what was read of the registrations, and issued what cert-manager has to do with them.
 	configurations []registration.Status
 	issued         []issuedView
-	hold           time.Duration
 }
 
 // read reads everything concurrently: each part may wait for an API server that does not
 // answer.
 func (f *commonFlags) read(ctx context.Context, p *storage) *snapshot {
-	s := &snapshot{place: p.store.String(), named: p.named, hold: f.hold}
+	s := &snapshot{place: p.store.String(), named: p.named}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		record, err := p.store.Load(ctx)

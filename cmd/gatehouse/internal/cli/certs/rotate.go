@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
 const (
-	// defaultTimeout is how long a rotation is waited for: two holds, and half as long
-	// for everything else.
+	// A rotation is waited for as long as two holds of the servers take, and one more for everything else, and at least defaultTimeout.
 	defaultTimeout = 30 * time.Minute
+	defaultHolds   = 3
 	// pollInterval is how often the state is read.
 	pollInterval = 2 * time.Second
 )
@@ -67,12 +68,13 @@ nothing was requested, or the state cannot be read.`,
 			if err != nil {
 				return err
 			}
+			f.isDefault = !cmd.Flags().Changed("timeout")
 			return f.rotate(cmd.Context(), place, s)
 		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.wait, "wait", false, "show the steps and return when the rotation is done")
-	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "maximum time to wait, with --wait")
+	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "maximum time to wait, with --wait; without it, at least three times --rotation-hold of the servers")
 	f.add(cmd)
 	cli.AddDryRunFlag(cmd, &f.dryRun)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
@@ -84,7 +86,9 @@ type rotateFlags struct {
 	commonFlags
 	wait    bool
 	timeout time.Duration
-	output  string
+	// isDefault reports whether the timeout is not given.
+	isDefault bool
+	output    string
 }
 
 // rotateReport is what certs rotate says as JSON.
@@ -118,7 +122,10 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 		if report.DryRun {
 			verb = "would request a new CA"
 		}
-		say("%s, in %s", verb, report.Store)
+		say("%s, in %s; the servers wait twice for %s, so that no call fails", verb, report.Store, duration.HumanDuration(seen.state.Hold))
+	}
+	if f.isDefault {
+		f.timeout = max(f.timeout, defaultHolds*seen.state.Hold)
 	}
 	var err error
 	if f.wait {

@@ -146,7 +146,7 @@ func (s *snapshot) lacking(a *certs.Authority) []string {
 // next returns what certs.Step waits for.
 func (s *snapshot) next() *nextStep {
 	state := s.state
-	hold := duration.HumanDuration(s.hold)
+	hold := duration.HumanDuration(state.Hold)
 	switch state.Phase() {
 	case certs.Published:
 		n := &nextStep{What: "the new CA signs", When: "every registration has trusted it for " + hold, WaitsFor: s.lacking(state.Next)}
@@ -155,12 +155,12 @@ func (s *snapshot) next() *nextStep {
 			n.When = "the old CA cannot sign for a whole week any more, because it is unknown who trusts the new one"
 			n.At = someTime(state.Active.Cert.NotAfter.Add(-certs.DefaultLeafLife))
 		case len(n.WaitsFor) == 0:
-			n.At = someTime(later(state.Since.Add(s.hold), s.now))
+			n.At = someTime(later(state.Since.Add(state.Hold), s.now))
 		}
 		return n
 	case certs.Activated:
 		n := &nextStep{What: "the old CA is removed", When: "every replica has had " + hold + " to read the new one", WaitsFor: s.lacking(state.Active)}
-		end := state.Since.Add(s.hold)
+		end := state.Since.Add(state.Hold)
 		if !state.Requested {
 			n.When, end = "the last certificate that it signed has expired", end.Add(certs.DefaultLeafLife)
 		}

@@ -37,10 +37,10 @@ func TestStatus(t *testing.T) {
 	t.Parallel()
 	active, next, old := newCA(t, noon.Add(-time.Hour)), newCA(t, noon), newCA(t, noon.Add(-400*24*time.Hour))
 	const place = "Secret gatehouse-system/gatehouse-ca"
-	stable := &certs.State{Generation: 1, Since: noon.Add(-time.Hour), Active: active}
-	published := &certs.State{Generation: 2, Since: noon.Add(-4 * time.Minute), Active: active, Next: next}
-	requested := &certs.State{Generation: 3, Since: noon.Add(-4 * time.Minute), Requested: true, Active: next, Retired: active}
-	due := &certs.State{Generation: 3, Since: noon.Add(-4 * time.Minute), Active: next, Retired: active}
+	stable := &certs.State{Generation: 1, Hold: certs.DefaultHold, Since: noon.Add(-time.Hour), Active: active}
+	published := &certs.State{Generation: 2, Hold: certs.DefaultHold, Since: noon.Add(-4 * time.Minute), Active: active, Next: next}
+	requested := &certs.State{Generation: 3, Hold: certs.DefaultHold, Since: noon.Add(-4 * time.Minute), Requested: true, Active: next, Retired: active}
+	due := &certs.State{Generation: 3, Hold: certs.DefaultHold, Since: noon.Add(-4 * time.Minute), Active: next, Retired: active}
 	for name, c := range map[string]struct {
 		snapshot
 		want authn.Outcome
@@ -61,7 +61,7 @@ func TestStatus(t *testing.T) {
 			"waits for MutatingWebhookConfiguration/gatehouse, webhook w.gatehouse.dev", "does not trust the next CA " + next.ID()[:12],
 		}},
 		"published without registrations": {snapshot{state: published}, authn.Yes, []string{"when the old CA cannot sign for a whole week any more"}},
-		"activated, requested":            {snapshot{state: requested, configurations: []registration.Status{trusting(registration.Validating, active, next)}}, authn.Yes, []string{"next: the old CA is removed at 2026-11-20T12:06:00Z"}},
+		"activated, requested":            {snapshot{state: requested, configurations: []registration.Status{trusting(registration.Validating, active, next)}}, authn.Yes, []string{"next: the old CA is removed at 2026-11-20T12:06:00Z", "every replica has had 10m"}},
 		"activated, due":                  {snapshot{state: due, configurations: []registration.Status{trusting(registration.Validating, active, next)}}, authn.Yes, []string{"next: the old CA is removed at 2026-11-27T12:06:00Z"}},
 		"expired":                         {snapshot{state: &certs.State{Generation: 1, Since: noon.Add(-time.Hour), Active: old}}, authn.No, []string{"the CA has expired at 2026-10-16T12:00:00Z"}},
 		"another CA is trusted too": {snapshot{state: stable, configurations: []registration.Status{trusting(registration.Validating, active, old)}}, authn.Yes, []string{
@@ -83,7 +83,7 @@ func TestStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := c.snapshot
-			s.now, s.place, s.hold = noon, place, certs.DefaultHold
+			s.now, s.place = noon, place
 			v := s.view()
 			var out bytes.Buffer
 			v.print(&out)
