@@ -203,7 +203,7 @@ func (f *probeFlags) run(ctx context.Context, client certs.Client, s cli.Streams
 		}
 	}
 	for _, problem := range f.problems(ctx, client) {
-		if _, failed := fmt.Fprintln(s.Err, "warning:", cli.OneLine(problem)); failed != nil {
+		if _, failed := fmt.Fprintln(s.Err, "warning:", cli.Inert(problem)); failed != nil {
 			return failed
 		}
 	}
@@ -250,14 +250,14 @@ func (f *probeFlags) attempt(ctx context.Context, client certs.Client) (answers 
 			return fmt.Errorf("no answer within %s, the timeout of the webhook", cli.FormatDuration(timeout))
 		})
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: %s does not answer: %s", c.Configuration, c.Webhook, cli.OneLine(err.Error())))
+			problems = append(problems, fmt.Errorf("%s: %s does not answer: %s", c.Configuration, c.Webhook, cli.Inert(err.Error())))
 			continue
 		}
 		decision := "allowed"
 		if !response.Allowed {
 			decision = "denied"
 			if response.Result != nil {
-				decision += ": " + cli.OneLine(response.Result.Message)
+				decision += ": " + cli.Inert(response.Result.Message)
 			}
 		}
 		answers = append(answers, fmt.Sprintf("%s: %s answers: %s", c.Configuration, c.Webhook, decision))

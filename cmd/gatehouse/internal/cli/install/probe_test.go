@@ -133,7 +133,7 @@ func TestProbeAnswers(t *testing.T) {
 		r.Allowed, r.Result = false, &metav1.Status{Message: "images come from\nregistry.example"}
 	}))
 	stdout, problem, code = probe(t, time.Minute, denied.objects()...)
-	if want := `answers: denied: images come from\nregistry.example` + "\n"; !strings.HasSuffix(stdout, want) || code != 0 {
+	if want := `answers: denied: images come from registry.example` + "\n"; !strings.HasSuffix(stdout, want) || code != 0 {
 		t.Errorf("it ends with %d, %q and %q, want %q", code, problem, stdout, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
@@ -40,7 +42,8 @@ the rest with the tool that installed it, and the namespace. The Helm chart runs
 command before it deletes anything.
 
 A webhook configuration is deleted if the names of all its webhooks end in gatehouse.dev
-and they call a Service in --namespace, or a URL. Otherwise both stay.
+and they call a Service in --namespace, or a URL. Otherwise both stay. At the end it names
+the pods of Gatehouse in --namespace that still run.
 
 If Gatehouse blocks the cluster and this command fails:
   kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration gatehouse
@@ -123,7 +126,29 @@ func (f *uninstallFlags) run(ctx context.Context, client dynamic.Interface, host
 			return fmt.Errorf("%s/%s was created again, for example by a GitOps controller: stop that first", d.kind, f.name)
 		}
 	}
-	return nil
+	if running := f.running(ctx, client); running != "" {
+		_, err = fmt.Fprintf(s.Out, "still running in namespace %s, and called by no API server any more: %s\n", f.namespace, running)
+	}
+	return err
+}
+
+// running returns the names of the pods of the servers that run, "" if there are none or they cannot be listed: they are a remark.
+func (f *uninstallFlags) running(ctx context.Context, client dynamic.Interface) string {
+	list, err := client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(f.namespace).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
+	if err != nil {
+		return ""
+	}
+	const most = 10
+	var names []string
+	for i := range list.Items {
+		if list.Items[i].GetDeletionTimestamp() == nil {
+			names = append(names, list.Items[i].GetName())
+		}
+	}
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // find returns the configurations, of which each must belong to the install.

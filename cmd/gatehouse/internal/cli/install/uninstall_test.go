@@ -7,6 +7,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,6 +30,17 @@ func registered(webhook, namespace string) []runtime.Object {
 		}},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: webhook, ClientConfig: to}}},
 	}
+}
+
+// server is a pod of a server, or one that is being deleted.
+func server(name, namespace string, ends bool) runtime.Object {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{
+		"app.kubernetes.io/name": "gatehouse", "app.kubernetes.io/component": "server",
+	}}}
+	if ends {
+		pod.DeletionTimestamp, pod.Finalizers = new(metav1.Unix(1, 0)), []string{"example.com/ends"}
+	}
+	return pod
 }
 
 // deletions are the resources of which an object was deleted, with the UIDs that were asked for.
@@ -62,7 +74,11 @@ func TestUninstall(t *testing.T) {
 		says    string
 		code    int
 	}{
-		"ours":                 {objects: registered(ours, "gatehouse-system"), flags: uninstallFlags{yes: true}, deleted: both, says: "deleted ValidatingWebhookConfiguration/gatehouse\n"},
+		"ours": {objects: registered(ours, "gatehouse-system"), flags: uninstallFlags{yes: true}, deleted: both, says: "deleted ValidatingWebhookConfiguration/gatehouse\n"},
+		"a replica still runs": {
+			objects: append(registered(ours, "gatehouse-system"), server("gatehouse-a", "gatehouse-system", false), server("gatehouse-b", "gatehouse-system", true), server("other", "shop", false)),
+			flags:   uninstallFlags{yes: true}, deleted: both, says: "still running in namespace gatehouse-system, and called by no API server any more: gatehouse-a\n",
+		},
 		"none":                 {flags: uninstallFlags{yes: true}, says: "nothing to delete"},
 		"of somebody else":     {objects: registered("policy.example.org", "gatehouse-system"), flags: uninstallFlags{yes: true}, says: `nothing was deleted: the webhook "policy.example.org"`, code: cli.ExitNo},
 		"of another namespace": {objects: registered(ours, "security"), flags: uninstallFlags{yes: true}, says: "does not belong to Gatehouse in the namespace gatehouse-system", code: cli.ExitNo},
