@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -40,6 +41,9 @@ const maxAttention = 100
 // showAttention shows custom resources that are not active, degraded, or expire soon.
 func (c *console) showAttention(r *http.Request) (partData, error) {
 	objects, errs := c.statuses(r.Context())
+	if err := errors.Join(errs...); err != nil && len(objects) == 0 {
+		return partData{}, err // nothing is known
+	}
 	var all []attentionItem
 	for _, o := range objects {
 		if class, problem := worst(o.Status.Conditions); problem != nil {
@@ -63,6 +67,8 @@ func (c *console) showAttention(r *http.Request) (partData, error) {
 type replicaRow struct {
 	Name, State, Version string
 	Ready                bool
+	// Unknown reports whether the replica could not be asked for what follows.
+	Unknown bool
 	// Digest is the beginning of that of the active configuration, and Differs reports whether most replicas have another one.
 	Digest  string
 	Differs bool
@@ -104,7 +110,7 @@ func replicaRows(s *sample) []replicaRow {
 			row.State = "not ready: " + cmp.Or(string(pod.Status.Phase), "no status")
 		}
 		m := s.metrics[pod.Name]
-		if m == nil {
+		if row.Unknown = m == nil; row.Unknown {
 			continue
 		}
 		digest := label(m, "gatehouse_config_info", "digest")

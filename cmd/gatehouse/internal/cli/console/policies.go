@@ -206,11 +206,16 @@ func (l *loaded) bindingsOf(p *object) []*object {
 	return slices.DeleteFunc(slices.Clone(l.bindings), func(b *object) bool { return b.Kind != p.Kind+bindingSuffix || b.Spec.PolicyName != p.Name })
 }
 
+// isExceptable reports whether an exception can be about a policy: not about a profile, or what changes objects.
+func (o *object) isExceptable() bool {
+	return o.Kind == admissionPolicyKind || o.Kind == nativePolicyKind
+}
+
 // exceptionsOf returns the exceptions that name a policy.
 func exceptionsOf(p *object, exceptions []*object) []*object {
 	return slices.DeleteFunc(slices.Clone(exceptions), func(e *object) bool {
-		return !slices.ContainsFunc(e.Spec.Policies, func(of v1alpha1.ExceptedPolicy) bool {
-			return of.Name == p.Name && (of.Kind == "" || of.Kind == p.Kind) && p.Kind != admit.MutationKind
+		return !p.isExceptable() || !slices.ContainsFunc(e.Spec.Policies, func(of v1alpha1.ExceptedPolicy) bool {
+			return of.Name == p.Name && (of.Kind == "" || of.Kind == p.Kind)
 		})
 	})
 }
@@ -300,6 +305,8 @@ func (s *states) of(o *object) state {
 		out.Class, out.Text = class, problem.Type+" "+string(problem.Status)+": "+problem.Reason
 	case meta.IsStatusConditionTrue(out.Conditions, v1alpha1.ReadyCondition):
 		out.Class, out.Text = "good", "ready"
+	case s.statuses[o.key()] == nil && len(s.errs) > 0:
+		out.Text = "not known"
 	default:
 		out.Text = "no status"
 	}
@@ -340,7 +347,9 @@ type policyList struct {
 type policyRow struct {
 	Kind, Name, URL, Matches, Actions string
 	State                             state
-	Exceptions                        int
+	// Exceptions is their number, of a kind that may have any.
+	Exceptions   int
+	IsExceptable bool
 }
 
 // exceptionRow is an exception.
@@ -365,7 +374,7 @@ func (c *console) showPolicies(r *http.Request) (*web.View, error) {
 	for _, p := range l.policies {
 		if strings.Contains(p.Name, data.Search) {
 			at := "/policies/" + url.PathEscape(p.Kind) + "/" + url.PathEscape(p.Name)
-			rows = append(rows, policyRow{p.Kind, p.Name, at, p.matches(), p.actions(l.bindingsOf(p)), states.of(p), len(exceptionsOf(p, l.exceptions))})
+			rows = append(rows, policyRow{p.Kind, p.Name, at, p.matches(), p.actions(l.bindingsOf(p)), states.of(p), len(exceptionsOf(p, l.exceptions)), p.isExceptable()})
 		}
 	}
 	data.Rows, data.Pages = paginate(r, "page", rows)
@@ -406,10 +415,10 @@ type policyPage struct {
 	// Bindings and Exceptions are those of a policy.
 	Bindings   []bindingRow
 	Exceptions []exceptionRow
-	// IsProfile and HasRecordings choose what is shown, and Audit is the command that finds what exists and breaks it.
-	IsProfile, HasRecordings bool
-	Audit                    []string
-	Notes                    []error
+	// IsProfile, IsExceptable and HasRecordings choose what is shown, and Audit is the command that finds what exists and breaks it.
+	IsProfile, IsExceptable, HasRecordings bool
+	Audit                                  []string
+	Notes                                  []error
 }
 
 // bindingRow is a binding of a policy.
@@ -441,7 +450,8 @@ func (c *console) showPolicy(r *http.Request) (*web.View, error) {
 	bindings := l.bindingsOf(p)
 	data := &policyPage{
 		Kind: kind, Name: name, Defined: c.definedAt(p), Actions: p.actions(bindings), Contact: contacts(append(bindings, p)), State: states.of(p), IsProfile: kind == profileKind,
-		Exceptions: c.exceptionRows(states, exceptionsOf(p, l.exceptions)), HasRecordings: len(c.recordingPaths()) > 0, Notes: slices.Concat(l.unread, states.errs),
+		IsExceptable: p.isExceptable(),
+		Exceptions:   c.exceptionRows(states, exceptionsOf(p, l.exceptions)), HasRecordings: len(c.recordingPaths()) > 0, Notes: slices.Concat(l.unread, states.errs),
 	}
 	for _, b := range bindings {
 		data.Bindings = append(data.Bindings, bindingRow{b.Kind + " " + b.Name, c.definedAt(b), asYAML(b.typed)})

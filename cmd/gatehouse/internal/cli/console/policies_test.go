@@ -119,7 +119,7 @@ func TestMutatingPolicies(t *testing.T) {
 	t.Parallel()
 	c := newPolicyConsole(t, flags{config: "../../../../../manifests/policies/mutating"})
 	_, _, text := c.get("GET", "/policies?q=ndots", nil)
-	c.wants(text, "1 policies and profiles", "MutatingAdmissionPolicyCREATE of podsMutatevalid0")
+	c.wants(text, "1 policies and profiles", "MutatingAdmissionPolicyCREATE of podsMutatevalid-")
 	_, _, text = c.get("GET", "/policies/MutatingAdmissionPolicy/ndots", nil)
 	c.wants(text, "ActionsMutate", "policyName: ndots")
 	e := &object{}

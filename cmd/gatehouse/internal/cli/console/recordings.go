@@ -55,6 +55,44 @@ func (r *row) Messages() (lines []string) {
 	return lines
 }
 
+// reason is a policy or profile that took part in a decision, with its rules and what it says; without a name, what the answer says else.
+type reason struct {
+	Kind, Name, Effect string
+	Rules, Texts       []string
+}
+
+// Reasons returns what led to the decision: each policy once, with each line of the answer about it once.
+func (r *row) Reasons() (all []reason) {
+	for _, c := range r.Causes {
+		i := slices.IndexFunc(all, func(of reason) bool { return of.Kind == c.Kind && of.Name == c.Name && of.Effect == c.Effect })
+		if i < 0 {
+			i, all = len(all), append(all, reason{Kind: c.Kind, Name: c.Name, Effect: c.Effect})
+		}
+		if c.Rule != "" {
+			all[i].Rules = append(all[i].Rules, c.Rule)
+		}
+	}
+	var rest reason
+	for _, line := range r.Messages() {
+		of := &rest
+		for i := range all {
+			for _, quote := range []string{"'", `"`} {
+				if _, behind, named := strings.Cut(line, quote+all[i].Name+quote); named && of == &rest {
+					of = &all[i]
+					if _, text, found := strings.Cut(behind, ": "); found {
+						line = text
+					}
+				}
+			}
+		}
+		of.Texts = append(of.Texts, line)
+	}
+	if len(rest.Texts) > 0 {
+		all = append(all, rest)
+	}
+	return all
+}
+
 // bound bounds the memory that a row takes. Names are bounded by record show.
 func (r *row) bound() {
 	r.Message = truncate.Bytes(r.Message, maxMessage)
