@@ -40,6 +40,7 @@ func (p Pages) AddCommands(root *cobra.Command) error {
 	var add func(*cobra.Command) error
 	add = func(cmd *cobra.Command) error {
 		cmd.DisableAutoGenTag = true
+		cmd.Long = fenced(cmd.Long)
 		name := strings.ReplaceAll(cmd.CommandPath(), " ", "_") + ".md"
 		var page bytes.Buffer
 		if err := doc.GenMarkdownCustom(cmd, &page, func(link string) string { return link }); err != nil {
@@ -65,6 +66,16 @@ func (p Pages) AddCommands(root *cobra.Command) error {
 	p.add("commands/README.md", list.String())
 	return nil
 }
+
+// fenced returns a text with what is indented in it, examples and lists, as blocks, whose lines Markdown does not join.
+func fenced(text string) string {
+	text = indented.ReplaceAllStringFunc(text, func(block string) string {
+		return "\n```text\n" + strings.ReplaceAll(strings.TrimPrefix(strings.Trim(block, "\n"), "  "), "\n  ", "\n") + "\n```\n"
+	})
+	return strings.ReplaceAll(text, "\n\n\n", "\n\n")
+}
+
+var indented = regexp.MustCompile(`(?m)(?:^  .*\n?)+`)
 
 // goFiles parses the Go files of directories and all below, without tests and generated files, in the order of their paths.
 func goFiles(dirs ...string) (*token.FileSet, []*ast.File, error) {

@@ -140,6 +140,7 @@ bad input, unreachable).`,
 	}
 	hideArguments(root)
 	adaptFlags(root)
+	fillHelp(root)
 	return root
 }
 
