@@ -185,7 +185,8 @@ func checkRequiredFlags(cmd *cobra.Command, _ []string) error {
 		hint := "the " + strings.TrimSuffix(flag.Usage, requiredSuffix)
 		if flag.Name == configFlag {
 			hint = "--config DIR"
-			if slices.Contains(flag.Annotations[unlessAnnotation], "context") {
+			// A token is explained by a directory alone.
+			if slices.Contains(flag.Annotations[unlessAnnotation], "context") && !cmd.Flags().Changed("token-file") {
 				hint += ", or --context NAME for a cluster"
 			}
 		}

@@ -96,7 +96,7 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 		about += "; " + cli.OneLine(p.Detail)
 	}
 	if p.Cost > 0 {
-		about += fmt.Sprintf("; cost %d", p.Cost)
+		about += fmt.Sprintf("; cost %d of 10,000,000", p.Cost) // celconfig.RuntimeCELCostBudget
 	}
 	line("  %s", about)
 	expression := func(what string, x *policy.Expression) {

@@ -40,7 +40,9 @@ whether the profile is current or stale. It changes nothing.
 
 Then it shows for every object, as changed so far, what each policy says and why:
 whether it matches, the results of match conditions, variables and rules, and
-their CEL cost. Objects without a pod are explained if a policy matches them. If
+their cost: the work of evaluating an expression, in the units of Kubernetes, which ends
+a policy that needs more than 10,000,000 for a request. A mutating policy is evaluated
+again if a later one has changed the object. Objects without a pod are explained if a policy matches them. If
 many policies do not match, only their number is shown without --all.
 
 It reads the same files and kinds as check, with -k too, and knows the same

@@ -254,7 +254,7 @@ func (f *lintFlags) checkActive(c *config.Config, dir string) error {
 	if f.allowEmpty || len(a.Tokens)+len(a.Revocations)+len(a.Issuers)+len(a.Directories)+len(p.Exceptions) > 0 || a.Configuration != nil || p.Configuration != nil {
 		return nil
 	}
-	return checkActive(c, dir)
+	return checkActive(c, dir, "gatehouse check judges manifests")
 }
 
 // newLintReport lints a configuration, about which reading and compiling it have found something. Sources are below the directory.

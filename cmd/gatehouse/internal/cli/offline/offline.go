@@ -258,17 +258,18 @@ func (in *input) checkActive() error {
 	if in.source != nil {
 		return in.source.CheckDeciding(in.loaded)
 	}
-	return checkActive(in.config, in.manifestFlags.config)
+	return checkActive(in.config, in.manifestFlags.config, "manifests are given with -f")
 }
 
-// checkActive returns an error if a configuration has no active policy and no sidecar profile, so that nothing would be decided.
-func checkActive(c *config.Config, dir string) error {
+// checkActive returns an error if a configuration has no active policy and no sidecar profile, so that nothing would be decided. manifests
+// says what is done with these, which may have been taken for documents.
+func checkActive(c *config.Config, dir, manifests string) error {
 	if resolve.Deciding(c) > 0 {
 		return nil
 	}
 	hint := "a policy needs validationActions or a binding"
 	if len(c.Policy.Policies)+len(c.Policy.AdmissionPolicies) == 0 {
-		hint = "--config takes policies and sidecar profiles; manifests are given with -f"
+		hint = "--config takes policies and sidecar profiles; " + manifests
 	}
 	return fmt.Errorf("%s: 0 policies and 0 profiles are active (hint: %s; --allow-empty accepts this)", cli.OneLine(dir), hint)
 }

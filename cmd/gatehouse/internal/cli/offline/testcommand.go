@@ -37,7 +37,7 @@ mutating policies first, then sidecars, then policies about the result, and prin
 differences from what the case expects. It reads files and directories, or the configuration itself by default.
 
 All policies and profiles of the configuration apply, unless a test lists its
-policies. A case that expects nothing is an error: a test that cannot fail proves
+policies; then mutating policies that it does not list change nothing. A case that expects nothing is an error: a test that cannot fail proves
 nothing.
 
 Exit codes: 0 every case passed; 1 a case failed; 2 bad usage or input, and no
@@ -105,6 +105,9 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, sel
 	}
 	for _, warning := range runner.Warnings(some) {
 		_, _ = fmt.Fprintf(s.Err, "gatehouse: warning: %s\n", warning) // the result is what counts
+	}
+	if left := testrunner.LeftOut(&c.Mutation, some); left != "" {
+		_, _ = fmt.Fprintln(s.Err, "gatehouse: note: "+left) // as above
 	}
 	report := newTestReport(results)
 	if err := f.write(s, report); err != nil {

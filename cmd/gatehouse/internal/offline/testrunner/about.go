@@ -52,6 +52,41 @@ func (a *About) SelectMutating(spec mutation.Spec) mutation.Spec {
 	return spec
 }
 
+// LeftOut says which mutating policies of a configuration are not applied in which tests, because these list their policies; "" for none.
+func LeftOut(mutating *mutation.Spec, all []*Case) string {
+	var tests, policies []string
+	seen := map[*About]bool{nil: true}
+	for _, c := range all {
+		if seen[c.About] {
+			continue
+		}
+		seen[c.About] = true
+		left := 0
+		for i := range mutating.Policies {
+			if name := mutating.Policies[i].Name; !c.About.Policy(mutatingKind, name) {
+				left, policies = left+1, append(policies, name)
+			}
+		}
+		if left > 0 {
+			tests = append(tests, c.Test)
+		}
+	}
+	if len(tests) == 0 {
+		return ""
+	}
+	slices.Sort(policies)
+	return fmt.Sprintf("tests that list their policies leave out the mutating ones that they do not list (%s): %s", some(slices.Compact(policies)), some(tests))
+}
+
+// some returns the first of some names.
+func some(names []string) string {
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most:most], fmt.Sprintf("%d more", more))
+	}
+	return strict.Printable(strings.Join(names, ", "))
+}
+
 // CheckPolicies reports policies that tests name and a configuration does not have: without them nothing would be tested.
 func CheckPolicies(spec *policy.Spec, mutating *mutation.Spec, all []*Case) (found diagnostic.List) {
 	var names, titles []string
