@@ -57,6 +57,7 @@ func commands() []func(cli.Streams) *cobra.Command {
 		install.NewUninstallCommand,
 		certs.NewCommand,
 		token.NewCommand,
+		token.NewGrantCommand,
 		login.NewCommand,
 		login.NewLogoutCommand,
 		login.NewWhoamiCommand,

@@ -2,11 +2,12 @@
 // pure function from a review to a response.
 //
 // Compile does all the work and all the checks; the Set that it returns is immutable and
-// only looks things up. A token takes five steps: match finds the one backend for its
+// only looks things up. A token takes six steps: match finds the one backend for its
 // shape, so that no backend ever sees a credential meant for another; the backend looks
 // up the identity; check applies the identity guard and revocations, because the API
-// server accepts any identity, system:masters included; addScope adds the scope that bounds
-// the token; conclude makes the answer.
+// server accepts any identity, system:masters included; addGrants adds the groups that the
+// user has for a time, and addScope the scope that bounds the token; conclude makes the
+// answer.
 //
 // There are three outcomes. "No" is authenticated: false without an error: the API server
 // caches it, for two minutes by default. "Cannot decide" is authenticated: false with an
@@ -49,6 +50,8 @@ type Spec struct {
 	Tokens []Token
 	// Revocations end the tokens that were issued to users before a time.
 	Revocations []Revocation
+	// Grants give users groups for a time. Compile keeps copies.
+	Grants []Grant
 	// Issuers are the issuers whose JWTs are accepted. Their URLs differ.
 	Issuers []Issuer
 	// Directories check passwords. Their names differ.
@@ -121,8 +124,13 @@ type Set struct {
 	revoked revoked
 	// withdrawn are the ids of access tokens that were removed after Compile.
 	withdrawn map[string]struct{}
-	logins    *logins
-	warnings  diagnostic.List
+	grants    grants
+	// withdrawnGrants are the names of Grants that were removed after Compile.
+	withdrawnGrants map[string]struct{}
+	// now is set if there are grants.
+	now      func() time.Time
+	logins   *logins
+	warnings diagnostic.List
 	// scopes are the named scopes, and scopesEnforced is that of the Spec.
 	scopes         *authz.Set
 	scopesEnforced func() error
@@ -166,6 +174,8 @@ type verdict struct {
 	groups []GroupOrigin
 	// scope bounds the token of a Yes, nil for one that may do what its user may do.
 	scope *v1alpha1.TokenScope
+	// grants gave groups to a Yes.
+	grants []ActiveGrant
 }
 
 // jwtClaims are the claims of a JWT by which it can be revoked, "" without them.
@@ -197,6 +207,9 @@ type Decision struct {
 	// Groups are where the groups of a Yes come from, nil if all are of the token or the
 	// directory.
 	Groups []GroupOrigin
+	// Grants are those that gave groups to the user of a Yes. Their groups must not be written
+	// to.
+	Grants []ActiveGrant
 	// Steps are those on the way to the Decision, if they were requested.
 	Steps []Step
 }
@@ -287,7 +300,7 @@ func (s *Set) decide(ctx context.Context, in *Input, e *explanation) Decision {
 		v = s.check(b.name, v, e)
 	}
 	if v.outcome == Yes {
-		v = s.addScope(v, e)
+		v = s.addScope(s.addGrants(v, e), e)
 	}
 	return conclude(b.name, v, audiences)
 }
@@ -353,7 +366,7 @@ func conclude(by Backend, v verdict, audiences []string) Decision {
 	switch v.outcome {
 	case Yes:
 		d.IssuedAt, d.ExpiresAt = v.issuedAt, v.expiresAt
-		d.Groups = v.groups
+		d.Groups, d.Grants = v.groups, v.grants
 		d.Status.Authenticated = true
 		d.Status.User = *v.identity
 		d.Status.Audiences = v.audiences

@@ -29,7 +29,22 @@ func checkConfiguration(spec *Spec) diagnostic.List {
 	p.checkJWT(spec)
 	p.checkLogin(spec)
 	p.checkGuard(spec)
+	p.checkGrants(&c.Grants)
 	return p.found
+}
+
+func (p *configurationProblems) checkGrants(c *v1alpha1.GrantsConfiguration) {
+	if d := c.MaxDuration; d != nil {
+		p.duration("grants.maxDuration", d.Duration, minGrantDuration, maxGrantDuration)
+	}
+	if d := c.Retain; d != nil {
+		p.duration("grants.retain", d.Duration, minGrantRetain, maxGrantRetain)
+	}
+	switch c.OwnGrants {
+	case "", v1alpha1.OwnGrantsAllow, v1alpha1.OwnGrantsDeny:
+	default:
+		p.error("grants.ownGrants", quote(string(c.OwnGrants))+" must be Allow or Deny", "")
+	}
 }
 
 func (p *configurationProblems) checkJWT(spec *Spec) {

@@ -320,8 +320,8 @@ func TestWithdraw(t *testing.T) {
 	two, twoDoc := issue("two", 2)
 	three, threeDoc := issue("three", 3, func(s *v1alpha1.AccessTokenSpec) { s.User.Username = "joe" })
 	set := compile(t, oneDoc, twoDoc, threeDoc)
-	next := set.Withdraw([]string{"one", "never"}, []authn.Revocation{revoke("joe", noon), revoke("", noon), {}})
-	last := next.Withdraw([]string{"two"}, nil)
+	next := set.Withdraw([]string{"one", "never"}, nil, []authn.Revocation{revoke("joe", noon), revoke("", noon), {}})
+	last := next.Withdraw([]string{"two"}, nil, nil)
 	for _, test := range []struct {
 		name string
 		set  *authn.Set

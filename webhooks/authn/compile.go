@@ -19,14 +19,14 @@ import (
 // Compile checks a Spec and compiles it into a Set. An error is a diagnostic.List with
 // every problem in a fixed order.
 func Compile(spec Spec) (*Set, error) {
-	hasContent := len(spec.Tokens)+len(spec.Revocations)+len(spec.Issuers)+len(spec.Directories)+len(spec.LoginKeys) > 0
+	hasContent := len(spec.Tokens)+len(spec.Revocations)+len(spec.Issuers)+len(spec.Directories)+len(spec.LoginKeys)+len(spec.Grants) > 0
 	if hasContent && spec.Now == nil {
 		return nil, diagnostic.List{{
 			Severity: diagnostic.Error,
 			Message:  "tokens need a clock to expire by, and Spec.Now is nil",
 		}}
 	}
-	set := &Set{revoked: revoked{}, scopesEnforced: spec.ScopesEnforced}
+	set := &Set{revoked: revoked{}, now: spec.Now, scopesEnforced: spec.ScopesEnforced}
 	var found diagnostic.List
 	if spec.Configuration != nil {
 		var problems error
@@ -53,7 +53,7 @@ func Compile(spec Spec) (*Set, error) {
 	known, problems := compileIssuers(&spec)
 	found = append(found, problems...)
 	found = append(found, checkPrefixes(&spec)...)
-	found = append(found, checkRevocationUsers(&spec)...)
+	found = append(found, checkUsers(&spec)...)
 	if len(known) > 0 {
 		if set.guard == nil {
 			set.guard = guard.Guard{}
@@ -67,6 +67,8 @@ func Compile(spec Spec) (*Set, error) {
 		set.backends = append(set.backends, backend{JWTs, jwt.Shaped, set.issuers.authenticate})
 	}
 
+	set.grants, problems = compileGrants(&spec)
+	found = append(found, problems...)
 	for i := range spec.Revocations {
 		one := &spec.Revocations[i]
 		problems := one.check()

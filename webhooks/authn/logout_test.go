@@ -108,7 +108,7 @@ func TestLogoutTokens(t *testing.T) {
 	}
 	// What a logout token asks for rejects the tokens of the session, or of the subject up to then.
 	for name, revoked := range map[string]v1alpha1.TokenRevocationSpec{"sid": session, "sub": subject, "a long sid": longSession, "a long sub": longSubject} {
-		after := set.Withdraw(nil, []authn.Revocation{{TokenRevocation: v1alpha1.TokenRevocation{Spec: revoked}}})
+		after := set.Withdraw(nil, nil, []authn.Revocation{{TokenRevocation: v1alpha1.TokenRevocation{Spec: revoked}}})
 		claims := map[string]any{"sid": cmp.Or(revoked.SessionID, "s-1")}
 		if revoked.Subject != "" {
 			claims["sub"] = revoked.Subject

@@ -120,16 +120,13 @@ func unknownID(id string) verdict {
 	return verdict{outcome: Unknown, reason: ReasonUnknownID, tokenID: id, message: "unknown access token"}
 }
 
-// Withdraw returns the Set without some access tokens, and with further revocations, which
-// must take effect even if the rest of a new configuration is invalid. The ids are those
-// of the documents. Invalid revocations are ignored. The receiver is unchanged.
-func (s *Set) Withdraw(ids []string, revocations []Revocation) *Set {
+// Withdraw returns the Set without some access tokens and Grants, and with further revocations,
+// which must take effect even if the rest of a new configuration is invalid. Tokens and Grants
+// are those of the names of their documents. Invalid revocations are ignored. The receiver is
+// unchanged.
+func (s *Set) Withdraw(tokens, grants []string, revocations []Revocation) *Set {
 	out := *s
-	out.withdrawn = make(map[string]struct{}, len(s.withdrawn)+len(ids))
-	maps.Copy(out.withdrawn, s.withdrawn)
-	for _, id := range ids {
-		out.withdrawn[id] = struct{}{}
-	}
+	out.withdrawn, out.withdrawnGrants = withNames(s.withdrawn, tokens), withNames(s.withdrawnGrants, grants)
 	out.revoked = maps.Clone(s.revoked)
 	for i := range revocations {
 		if one := &revocations[i]; len(one.check()) == 0 {
@@ -137,4 +134,14 @@ func (s *Set) Withdraw(ids []string, revocations []Revocation) *Set {
 		}
 	}
 	return &out
+}
+
+// withNames returns a set of names with further ones.
+func withNames(names map[string]struct{}, more []string) map[string]struct{} {
+	out := make(map[string]struct{}, len(names)+len(more))
+	maps.Copy(out, names)
+	for _, name := range more {
+		out[name] = struct{}{}
+	}
+	return out
 }

@@ -387,12 +387,12 @@ func TestLoadErrors(t *testing.T) {
 			},
 			[]string{
 				`a.yaml: SidecarProfil/log: kind: "SidecarProfil" is not a kind of gatehouse.dev (hint: did you mean "SidecarProfile"?)`,
-				`b.yaml: Gate/log: kind: "Gate" is not a kind of gatehouse.dev (hint: supported kinds are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, PolicyConfiguration, PolicyException, RecordingConfiguration, SidecarProfile, Test, TokenRevocation)`,
+				`b.yaml: Gate/log: kind: "Gate" is not a kind of gatehouse.dev (hint: supported kinds are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, Grant, PolicyConfiguration, PolicyException, RecordingConfiguration, SidecarProfile, Test, TokenRevocation)`,
 				`c.yaml: ValidatingAdmisionPolicy/up: kind: "ValidatingAdmisionPolicy" is not a kind of admissionregistration.k8s.io (hint: did you mean "ValidatingAdmissionPolicy"?)`,
 				`d.yaml: MutatingAdmissionPolicy/log: apiVersion: "gatehouse.dev/v1alpha1" is not a supported version of MutatingAdmissionPolicy (hint: write admissionregistration.k8s.io/v1)`,
 				`e.yaml: PolicyConfig: kind: "PolicyConfig" is not a kind of gatehouse.dev (hint: did you mean "PolicyConfiguration"?)`,
 				`f.yaml: Tests: kind: "Tests" is not a kind of gatehouse.dev (hint: did you mean "Test"?)`,
-				`g.yaml: Policy: kind: "Policy" is not a kind of gatehouse.dev (hint: supported kinds are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, PolicyConfiguration, PolicyException, RecordingConfiguration, SidecarProfile, Test, TokenRevocation)`,
+				`g.yaml: Policy: kind: "Policy" is not a kind of gatehouse.dev (hint: supported kinds are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, Grant, PolicyConfiguration, PolicyException, RecordingConfiguration, SidecarProfile, Test, TokenRevocation)`,
 			},
 		},
 		"an object given twice": {

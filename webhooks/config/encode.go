@@ -66,7 +66,7 @@ const maxEncodedTokens = 1000
 func (c *Config) Encode(rewrite func(object []byte) []byte) ([]byte, error) {
 	e := encoder{out: new(bytes.Buffer)}
 	e.comment("The configuration %s without secrets: without the files that documents name, LDAP directories and login keys.", c.Digest)
-	for o := range c.Objects(append(decidingKinds(), tokenRevocation)...) {
+	for o := range c.Objects(append(decidingKinds(), tokenRevocation, grant)...) {
 		e.add(o.Kind, o.Object)
 	}
 	if c.Policy.Configuration != nil {

@@ -27,6 +27,7 @@ const (
 	recordingConfig     = "RecordingConfiguration"
 	accessToken         = "AccessToken"
 	tokenRevocation     = "TokenRevocation"
+	grant               = "Grant"
 	// authenticationConfiguration is the name of a kind of ours and of one of
 	// upstream's.
 	authenticationConfiguration = "AuthenticationConfiguration"
@@ -63,6 +64,7 @@ var typedKinds = map[string]typedKind{
 	policyException:     {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.PolicyException) }},
 	accessToken:         {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.AccessToken) }},
 	tokenRevocation:     {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.TokenRevocation) }},
+	grant:               {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.Grant) }},
 	policyConfiguration: {version: v1alpha1.GroupVersion},
 	recordingConfig:     {version: v1alpha1.GroupVersion},
 	testKind:            {version: v1alpha1.GroupVersion},
@@ -142,7 +144,7 @@ func (o *object) isKnown(gvk schema.GroupVersionKind) bool {
 	switch gvk.Group {
 	case v1alpha1.GroupVersion.Group:
 		names = []string{
-			accessToken, admissionPolicy, admissionBinding, authenticationConfiguration, policyConfiguration, policyException,
+			accessToken, admissionPolicy, admissionBinding, authenticationConfiguration, grant, policyConfiguration, policyException,
 			recordingConfig, sidecarProfile, testKind, tokenRevocation,
 		}
 	case admissionregistrationv1.GroupName:

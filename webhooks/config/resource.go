@@ -33,7 +33,7 @@ const ClusterSource = "cluster"
 // ResourceKinds are the kinds that may be custom resources, in the order of their
 // names.
 func ResourceKinds() []schema.GroupVersionKind {
-	names := []string{accessToken, admissionPolicy, admissionBinding, policyException, sidecarProfile, tokenRevocation}
+	names := []string{accessToken, admissionPolicy, admissionBinding, grant, policyException, sidecarProfile, tokenRevocation}
 	kinds := make([]schema.GroupVersionKind, len(names))
 	for i, name := range names {
 		kinds[i] = v1alpha1.GroupVersion.WithKind(name)
@@ -65,7 +65,7 @@ type Resource struct {
 	ResourceID
 
 	// Value is one of *v1alpha1.SidecarProfile, AdmissionPolicy,
-	// AdmissionPolicyBinding, PolicyException, AccessToken and TokenRevocation. It is
+	// AdmissionPolicyBinding, PolicyException, AccessToken, TokenRevocation and Grant. It is
 	// nil if nothing of the object could be read.
 	Value any
 	// Found is what is wrong with the object by itself. With an error it must not be
@@ -287,6 +287,7 @@ func (c *Config) extensible() *Config {
 	out.Mutation.Bindings = slices.Clone(c.Mutation.Bindings)
 	out.Authn.Tokens = slices.Clone(c.Authn.Tokens)
 	out.Authn.Revocations = slices.Clone(c.Authn.Revocations)
+	out.Authn.Grants = slices.Clone(c.Authn.Grants)
 	return &out
 }
 
@@ -305,6 +306,8 @@ func (c *Config) add(source string, value any) {
 		c.Authn.Tokens = append(c.Authn.Tokens, authn.Token{Source: source, AccessToken: *v})
 	case *v1alpha1.TokenRevocation:
 		c.Authn.Revocations = append(c.Authn.Revocations, authn.Revocation{Source: source, TokenRevocation: *v})
+	case *v1alpha1.Grant:
+		c.Authn.Grants = append(c.Authn.Grants, authn.Grant{Source: source, Grant: *v})
 	case *admissionregistrationv1.ValidatingAdmissionPolicy:
 		c.Policy.Policies = append(c.Policy.Policies, policy.Policy{Source: source, ValidatingAdmissionPolicy: *v})
 	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
@@ -324,7 +327,7 @@ type Object struct {
 }
 
 // Objects returns the objects of these kinds, in the order of this list: SidecarProfile, MutatingAdmissionPolicy and its bindings,
-// ValidatingAdmissionPolicy and its bindings, AdmissionPolicy and its bindings, PolicyException, TokenRevocation, AccessToken.
+// ValidatingAdmissionPolicy and its bindings, AdmissionPolicy and its bindings, PolicyException, TokenRevocation, Grant, AccessToken.
 func (c *Config) Objects(kinds ...string) iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		of := objectsOf{kinds, yield}
@@ -339,6 +342,7 @@ func (c *Config) Objects(kinds ...string) iter.Seq[Object] {
 			}) &&
 			each(of, policyException, c.Policy.Exceptions, func(e *policy.Exception) (metav1.Object, string) { return &e.PolicyException, e.Source }) &&
 			each(of, tokenRevocation, c.Authn.Revocations, func(r *authn.Revocation) (metav1.Object, string) { return &r.TokenRevocation, r.Source }) &&
+			each(of, grant, c.Authn.Grants, func(g *authn.Grant) (metav1.Object, string) { return &g.Grant, g.Source }) &&
 			each(of, accessToken, c.Authn.Tokens, func(t *authn.Token) (metav1.Object, string) { return &t.AccessToken, t.Source })
 	}
 }

@@ -171,7 +171,35 @@ type AuthenticationConfiguration struct {
 	Guard GuardConfiguration `json:"guard,omitzero"`
 	// Scopes are named scopes, beside view and edit.
 	Scopes []NamedScope `json:"scopes,omitempty"`
+	// Grants bounds Grants.
+	Grants GrantsConfiguration `json:"grants,omitzero"`
 }
+
+// GrantsConfiguration bounds Grants.
+type GrantsConfiguration struct {
+	// MaxDuration is the longest time from the start of a Grant to its end. A longer
+	// Grant has errors and gives nothing. A Grant of the cluster starts when it is
+	// created or at its notBefore, whichever is later, so that prolonging it again and
+	// again does not get past this. The default is no bound, the minimum 1m, the maximum
+	// 8760h.
+	MaxDuration *metav1.Duration `json:"maxDuration,omitempty"`
+	// OwnGrants is whether a user may be the subject of a Grant that the same user made.
+	OwnGrants OwnGrants `json:"ownGrants,omitempty"`
+	// Retain is how long a Grant of the cluster is kept after its end. Then Gatehouse
+	// deletes it. The default is 168h, the minimum 10m, the maximum 8760h.
+	Retain *metav1.Duration `json:"retain,omitempty"`
+}
+
+// OwnGrants is whether users may grant to themselves.
+type OwnGrants string
+
+// The values of OwnGrants.
+const (
+	// OwnGrantsAllow is the default.
+	OwnGrantsAllow OwnGrants = "Allow"
+	// OwnGrantsDeny makes a Grant invalid whose grantedBy is its subject.
+	OwnGrantsDeny OwnGrants = "Deny"
+)
 
 // JWTConfiguration configures the keys of JWT issuers.
 type JWTConfiguration struct {

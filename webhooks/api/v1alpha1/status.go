@@ -56,6 +56,14 @@ const (
 	HealthyReason = "Healthy"
 )
 
+// The reasons of Events about Grants.
+const (
+	// GrantStartedReason is the reason of the Event when a Grant begins to give its groups.
+	GrantStartedReason = "GrantStarted"
+	// GrantEndedReason is the reason of the Event when a Grant ends, or becomes invalid.
+	GrantEndedReason = "GrantEnded"
+)
+
 // ObjectStatus is the common part of the status of all kinds.
 type ObjectStatus struct {
 	// ObservedGeneration is the metadata.generation that the conditions refer to.
@@ -149,4 +157,14 @@ type AccessTokenStatus struct {
 // TokenRevocationStatus is the observed state of a TokenRevocation.
 type TokenRevocationStatus struct {
 	ObjectStatus `json:",inline"`
+}
+
+// GrantStatus is the observed state of a Grant.
+type GrantStatus struct {
+	ObjectStatus `json:",inline"`
+
+	// Phase is NotYet, Active or Expired, by the clock of the replica that writes it. It
+	// is absent if the Grant has errors: then it gives nothing.
+	// +optional
+	Phase GrantPhase `json:"phase,omitempty"`
 }

@@ -73,7 +73,7 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.Config, "config", "c", "", "directory with policies, profiles and other configuration (required without --custom-resources)")
 	flags.StringVar(&f.OnEmptiedFile, "on-emptied-file", EmptiedFileWarn, "what to do when a file of --config still exists and has lost all its documents: warn (use the rest) or refuse (keep the active configuration)")
-	flags.BoolVar(&f.CustomResources, "custom-resources", false, "read custom resources from the cluster too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
+	flags.BoolVar(&f.CustomResources, "custom-resources", false, "read custom resources from the cluster too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens, TokenRevocations and Grants")
 	flags.BoolVar(&f.ManageRegistration, "manage-registration", false, "write rules and selectors of the webhook configurations, as the active policies and profiles need them, with --custom-resources; needs what gatehouse manifests --manage-registration prints")
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of this replica, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
 	flags.DurationVar(&f.BackChannelLogout, "back-channel-logout", 0, "answer /logout, to which JWT issuers send the sessions that ended (OpenID Connect Back-Channel Logout), and keep their TokenRevocations for this long, at least the lifetime of the issuers' tokens, such as 24h; with --custom-resources; needs the right to create, list and delete tokenrevocations (default: off)")

@@ -53,7 +53,11 @@ func (w *wiring) addStatus(ctx context.Context) error {
 	reports = status.New(cfg)
 	w.add(part{metrics: reports, run: endless(reports.Run), lead: reports.Lead})
 	w.reviews.CustomResources = crdadmission.New(w.current.Config.Load)
-	w.reconciler.Resources, w.reconciler.Report, w.reconciler.NotSent = w.lookups.Resources(), reports.Use, w.called.notSent
+	resources, err := w.lookups.Resources()
+	if err != nil {
+		return err
+	}
+	w.reconciler.Resources, w.reconciler.Report, w.reconciler.NotSent = resources, reports.Use, w.called.notSent
 	if w.called.reader != nil {
 		w.reconciler.Renotify[0] = w.called.reader.Noticed()
 	}

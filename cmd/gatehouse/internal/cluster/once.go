@@ -88,7 +88,7 @@ func (o *Once) Problems() (list []error, more int) {
 func (o *Once) Resources() (all []*config.Resource, installed bool, err error) {
 	for _, kind := range config.ResourceKinds() {
 		switch kind.Kind {
-		case "AccessToken", "TokenRevocation":
+		case "AccessToken", "Grant", "TokenRevocation":
 			continue
 		}
 		served, err := o.each(kind, func(u *unstructured.Unstructured) error {

@@ -79,4 +79,6 @@ type Answer struct {
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	// GroupOrigins are where the groups come from, if not all of them are in the token.
 	GroupOrigins []authn.GroupOrigin `json:"groupOrigins,omitempty"`
+	// Grants are those that give groups now.
+	Grants []authn.ActiveGrant `json:"grants,omitempty"`
 }

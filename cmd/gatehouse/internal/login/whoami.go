@@ -68,7 +68,7 @@ func answerOf(d *authn.Decision) Answer {
 	case authn.Yes:
 		a.User, a.Message = &d.Status.User, ""
 		a.IssuedAt, a.ExpiresAt = known(d.IssuedAt), known(d.ExpiresAt)
-		a.GroupOrigins = slices.Clone(d.Groups)
+		a.Grants, a.GroupOrigins = d.Grants, slices.Clone(d.Groups)
 		for i := range a.GroupOrigins {
 			if a.GroupOrigins[i].Missing != "" { // it names servers
 				a.GroupOrigins[i].Missing = "the source does not answer"

@@ -219,5 +219,5 @@ func namesFiles(value any) bool {
 
 // isLeftOut reports whether a document decides nothing about objects. Some of these kinds name files.
 func isLeftOut(kind string) bool {
-	return slices.Contains([]string{authenticationKind, "AccessToken", "TokenRevocation", "RecordingConfiguration", "Test"}, kind)
+	return slices.Contains([]string{authenticationKind, "AccessToken", "TokenRevocation", "Grant", "RecordingConfiguration", "Test"}, kind)
 }

@@ -214,6 +214,10 @@ func (r *whoamiReport) print(out io.Writer) {
 			origin := &a.GroupOrigins[i]
 			line("groups from", cli.OneLine(origin.Describe(time.Now())+": "+cmp.Or(origin.Missing, strings.Join(origin.Groups, ", "), "none")))
 		}
+		for i := range a.Grants {
+			g := &a.Grants[i]
+			line("grant", cli.OneLine(g.Name+": "+g.Left(time.Now())+" ("+authn.CachedLonger+")"))
+		}
 		for _, key := range slices.Sorted(maps.Keys(a.User.Extra)) {
 			line("extra", cli.OneLine(key+"="+strings.Join(a.User.Extra[key], ",")))
 		}

@@ -186,6 +186,8 @@ type explainedToken struct {
 	Steps []authn.Step `json:"steps"`
 	// GroupOrigins are where the groups come from, if not all of them are in the token.
 	GroupOrigins []authn.GroupOrigin `json:"groupOrigins,omitempty"`
+	// Grants are those that give groups now.
+	Grants []authn.ActiveGrant `json:"grants,omitempty"`
 	// Status is the answer to the API server. It may be a yes where the outcome is unknown: see checkAudiences.
 	Status authenticationv1.TokenReviewStatus `json:"status"`
 	// CanI is what the scope of the token says about the request of --can-i.
@@ -195,7 +197,7 @@ type explainedToken struct {
 func newExplainedToken(d *authn.Decision, steps []authn.Step) *explainedToken {
 	e := &explainedToken{
 		Outcome: d.Outcome, Reason: d.Reason, Detail: d.Detail, Hint: tokenHint(d),
-		Backend: d.Backend, Source: d.Source, TokenID: d.TokenID, Steps: append([]authn.Step{}, steps...), GroupOrigins: d.Groups, Status: d.Status,
+		Backend: d.Backend, Source: d.Source, TokenID: d.TokenID, Steps: append([]authn.Step{}, steps...), GroupOrigins: d.Groups, Grants: d.Grants, Status: d.Status,
 	}
 	e.IssuedAt, e.ExpiresAt = knownTime(d.IssuedAt), knownTime(d.ExpiresAt)
 	return e
@@ -327,12 +329,20 @@ func (e *explainedToken) printVerdict(line func(string, ...any), now time.Time) 
 				break
 			}
 		}
+		for i := range e.Grants {
+			if from == "" && slices.Contains(e.Grants[i].Groups, group) {
+				from = ", by the Grant " + strict.Printable(e.Grants[i].Name) + " for another " + duration.HumanDuration(e.Grants[i].ExpiresAt.Sub(now))
+			}
+		}
 		line("    group      %s%s", strict.Printable(group), from)
 	}
 	for _, key := range slices.Sorted(maps.Keys(user.Extra)) {
 		for _, value := range user.Extra[key] {
 			line("    extra      %s = %s", strict.Printable(key), strict.Printable(value))
 		}
+	}
+	if len(e.Grants) > 0 {
+		line("    grants     %s", authn.CachedLonger)
 	}
 	if len(e.Status.Audiences) == 0 {
 		line("    audiences  none, which stands for its own (--api-audiences)")

@@ -51,7 +51,9 @@ func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *
 	made := authn.Token{AccessToken: issued.Document}
 	var late error
 	if f.wait {
-		late = f.await(ctx, s, cluster, name)
+		late = await(ctx, s, awaited{what: "the token", done: "was issued", accepts: "accepts", resource: "accesstokens " + name}, func(ctx context.Context) (tokens.Acceptance, error) {
+			return cluster.Acceptance(ctx, name)
+		})
 	}
 	// What is shown is what a directory would have.
 	issued.Document.ObjectMeta = metav1.ObjectMeta{Name: name, CreationTimestamp: issued.Document.CreationTimestamp}
@@ -68,34 +70,38 @@ const (
 	acceptInterval = 200 * time.Millisecond
 )
 
-// await waits until every replica accepts a token: an API server remembers a no for minutes. What cannot be read is a remark.
-func (f *tokenFlags) await(ctx context.Context, s cli.Streams, cluster *tokens.Cluster, name string) error {
+// awaited has the words about what is waited for, and its resource and name for kubectl get.
+type awaited struct{ what, done, accepts, resource string }
+
+// await waits until every replica accepts a token, or uses a Grant: an API server remembers an answer for minutes. What cannot be read is
+// a remark.
+func await(ctx context.Context, s cli.Streams, w awaited, get func(context.Context) (tokens.Acceptance, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
 	line := cli.NewLiveLine(s.Err)
 	defer line.Clear()
 	began, last := time.Now(), tokens.Acceptance{}
 	for {
-		now, err := cluster.Acceptance(ctx, name)
+		now, err := get(ctx)
 		switch {
 		case errors.Is(err, tokens.ErrForbidden), errors.Is(err, tokens.ErrRefused):
 			line.Clear()
-			_, _ = fmt.Fprintf(s.Err, "cannot decide whether every replica accepts the token yet: %s\n", err) // a remark
+			_, _ = fmt.Fprintf(s.Err, "cannot decide whether every replica %s %s yet: %s\n", w.accepts, w.what, err) // a remark
 			return nil
 		case now.Everywhere:
 			return nil
 		case now.Refused != "":
-			return fmt.Errorf("the token was issued, and no replica accepts it: %s", now.Refused)
+			return fmt.Errorf("%s %s, and no replica %s it: %s", w.what, w.done, w.accepts, now.Refused)
 		case err == nil:
 			last = now
 		}
 		line.Show(func() string {
-			return fmt.Sprintf("waiting until every replica accepts the token, %s (--wait=false does not)", time.Since(began).Round(time.Second))
+			return fmt.Sprintf("waiting until every replica %s %s, %s (--wait=false does not)", w.accepts, w.what, time.Since(began).Round(time.Second))
 		})
 		if !sleep.Context(ctx, acceptInterval) {
 			break
 		}
 	}
-	why := cmp.Or(cli.OneLine(last.Message), "no replica has reported on it (hint: servers report with --custom-resources; kubectl get accesstokens "+name+")")
-	return fmt.Errorf("the token was issued, and it is unknown whether every replica accepts it: %s", why)
+	why := cmp.Or(cli.OneLine(last.Message), "no replica has reported on it (hint: servers report with --custom-resources; kubectl get "+w.resource+")")
+	return fmt.Errorf("%s %s, and it is unknown whether every replica %s it: %s", w.what, w.done, w.accepts, why)
 }

@@ -249,11 +249,3 @@ func (f *tokenRevokeFlags) judge(s cli.Streams, known authn.Spec, revocation *v1
 	}
 	return nil
 }
-
-// placeText returns the place of a document in a sentence.
-func (f *tokenRevokeFlags) placeText(place string) string {
-	if f.Given() {
-		return f.where()
-	}
-	return place
-}

@@ -1,7 +1,7 @@
 package token
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -14,11 +14,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
-// tokenPlace says where access tokens are kept: in a directory of documents, or in a
+// tokenPlace says where access tokens or Grants are kept: in a directory of documents, or in a
 // cluster as custom resources.
 type tokenPlace struct {
 	cli.ClusterFlags
 	config string
+	// kept are "Grants", and "tokens" if it is "".
+	kept string
 }
 
 func (f *tokenPlace) add(cmd *cobra.Command, config string) {
@@ -28,11 +30,12 @@ func (f *tokenPlace) add(cmd *cobra.Command, config string) {
 
 // one tells why the flags do not name one place.
 func (f *tokenPlace) one() error {
+	kept := cmp.Or(f.kept, "tokens")
 	switch {
 	case f.config == "" && !f.Given():
-		return errors.New("the place of the tokens is missing (hint: --config DIR; or for a cluster --kubeconfig FILE, --context NAME or --in-cluster)")
+		return fmt.Errorf("the place of the %s is missing (hint: --config DIR; or for a cluster --kubeconfig FILE, --context NAME or --in-cluster)", kept)
 	case f.config != "" && f.Given():
-		return errors.New("--config excludes --kubeconfig, --context and --in-cluster: tokens are in a directory or in a cluster")
+		return fmt.Errorf("--config excludes --kubeconfig, --context and --in-cluster: %s are in a directory or in a cluster", kept)
 	case f.config != "":
 		return cli.CheckDir("--config", f.config)
 	default:
@@ -62,6 +65,14 @@ func (f *tokenPlace) cluster(s cli.Streams) (*tokens.Cluster, error) {
 		return nil, fmt.Errorf("no client for the API server: %w", err)
 	}
 	return tokens.NewCluster(client), nil
+}
+
+// placeText returns the place of a document in a sentence.
+func (f *tokenPlace) placeText(place string) string {
+	if f.Given() {
+		return f.where()
+	}
+	return place
 }
 
 // where names the place in a sentence.

@@ -1,4 +1,4 @@
-// Package token has the commands about access tokens: token issue, list, revoke and key.
+// Package token has the commands about access tokens and Grants: token issue, list, revoke and key, and grant create, list and revoke.
 package token
 
 import (

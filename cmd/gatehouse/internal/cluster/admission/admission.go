@@ -167,6 +167,10 @@ func (r *Reviewer) compile(current *config.Config, object any, stop func() error
 		identities.Revocations = []authn.Revocation{{Source: config.ClusterSource, TokenRevocation: *v}}
 		set, err := authn.Compile(identities)
 		return warningsOr(err, set)
+	case *v1alpha1.Grant:
+		identities.Grants = []authn.Grant{{Source: config.ClusterSource, Grant: *v}}
+		set, err := authn.Compile(identities)
+		return warningsOr(err, set)
 	default:
 		return nil
 	}
@@ -197,7 +201,7 @@ func isAboutOthers(object any, d *diagnostic.Diagnostic) bool {
 		return warning && d.Field == "spec.policyName"
 	case *v1alpha1.PolicyException:
 		return warning && strings.HasPrefix(d.Field, "spec.policies[") && strings.HasSuffix(d.Field, "].name")
-	case *v1alpha1.AccessToken, *v1alpha1.TokenRevocation:
+	case *v1alpha1.AccessToken, *v1alpha1.TokenRevocation, *v1alpha1.Grant:
 		return d.Object == "AuthenticationConfiguration"
 	default:
 		return false

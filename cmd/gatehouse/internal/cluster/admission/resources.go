@@ -22,6 +22,7 @@ func resources() []resource {
 		{policyException, "policyexceptions", namespaced},
 		{"AccessToken", "accesstokens", cluster},
 		{"TokenRevocation", "tokenrevocations", cluster},
+		{"Grant", "grants", cluster},
 	}
 }
 

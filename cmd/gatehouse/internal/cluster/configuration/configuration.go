@@ -52,9 +52,10 @@ type Active struct {
 	// filled are the files with documents, and emptied those that have lost all documents
 	// that they had in an earlier configuration.
 	filled, emptied []string
-	// tokens are its access tokens, authn is the Set with all of them, and revocations are
-	// those of later configurations.
+	// tokens and grants are its access tokens and Grants, authn is the Set with all of them, and
+	// revocations are those of later configurations.
 	tokens      []accessToken
+	grants      []authn.Grant
 	authn       *authn.Set
 	revocations []authn.Revocation
 }
@@ -87,17 +88,18 @@ func (u *Active) activate(of *resolve.Resolution) {
 	u.Metrics.ConfigLoaded(c.Digest, time.Now(), u.complete)
 	u.Metrics.PoliciesLoaded(&c.Policy, &c.Mutation)
 	u.Metrics.AuthenticationLoaded(&c.Authn)
+	u.Metrics.GrantsLoaded(s.Authn)
 	policies := len(c.Policy.Policies) + len(c.Policy.AdmissionPolicies) + len(c.Mutation.Policies)
 	// Logged when a new configuration decides from now on, with what it holds.
 	u.Log.Info("configuration activated", "dir", u.Dir, "digest", c.Digest, "files", c.Files,
-		"profiles", len(c.Sidecar.Profiles), "policies", policies, "tokens", len(c.Authn.Tokens),
+		"profiles", len(c.Sidecar.Profiles), "policies", policies, "tokens", len(c.Authn.Tokens), "grants", len(c.Authn.Grants),
 		"issuers", len(c.Authn.Issuers), "directories", len(c.Authn.Directories))
 	if u.policies > 0 && policies == 0 {
 		// Logged when a change of the configuration removes the last policy.
 		u.Log.Warn("the configuration has no policies any more: no request is denied or changed by a policy", "dir", u.Dir, "before", u.policies)
 	}
 	u.policies = policies
-	u.tokens, u.authn, u.revocations = u.accessTokensOf(c, s.Authn), s.Authn, nil
+	u.tokens, u.grants, u.authn, u.revocations = u.accessTokensOf(c, s.Authn), c.Authn.Grants, s.Authn, nil
 	if u.KnowTokens != nil {
 		u.KnowTokens(c.Authn.Tokens)
 	}
@@ -170,8 +172,8 @@ func setGCPercent() {
 // the new one removes or revokes end all the same.
 func (u *Active) keepActive(c *config.Config, err error) {
 	if removed := u.withdraw(c); removed > 0 || len(c.Authn.Revocations) > 0 {
-		// Logged when a configuration with errors withdraws access tokens, which must not wait until the errors are mended.
-		u.Log.Info("configuration rejected, but access tokens that it removes or revokes are invalid now",
+		// Logged when a configuration with errors withdraws access tokens or Grants, which must not wait until the errors are mended.
+		u.Log.Info("configuration rejected, but access tokens and Grants that it removes or revokes are invalid now",
 			"dir", u.Dir, "removed", removed, "revocations", len(c.Authn.Revocations))
 	}
 	serves := "the previous one stays active"
@@ -184,11 +186,11 @@ func (u *Active) keepActive(c *config.Config, err error) {
 	u.Metrics.ConfigFailed() // behind the lines that say why
 }
 
-// withdraw ends the access tokens whose documents are gone or that are revoked, even if the
-// rest of the configuration is invalid or its lookups take time: revoking a token must not
-// depend on the repair of other documents. A document is gone only if its file was read
-// completely without it, or is gone itself. withdraw returns the number of tokens that are
-// gone.
+// withdraw ends the access tokens whose documents are gone or that are revoked, and Grants that
+// are gone or give less, even if the rest of the configuration is invalid or its lookups take
+// time: revoking must not depend on the repair of other documents. A document is gone only if
+// its file was read completely without it, or is gone itself. withdraw returns the number of
+// tokens and Grants that are gone.
 func (u *Active) withdraw(c *config.Config) int {
 	if u.authn == nil {
 		return 0
@@ -214,9 +216,26 @@ func (u *Active) withdraw(c *config.Config) int {
 	}
 	// From the compiled Set, so that a document that is back counts again.
 	next := *u.Snapshot.Load()
-	next.Authn = u.authn.Withdraw(gone, u.revocations)
+	ended := u.endedGrants(c)
+	next.Authn = u.authn.Withdraw(gone, ended, u.revocations)
 	u.Snapshot.Store(&next)
-	return len(gone)
+	return len(gone) + len(ended)
+}
+
+// endedGrants returns the names of active Grants that are gone in a new configuration, or give less there.
+func (u *Active) endedGrants(c *config.Config) (names []string) {
+	left := make(map[string]*authn.Grant, len(c.Authn.Grants))
+	for i := range c.Authn.Grants {
+		left[c.Authn.Grants[i].Name] = &c.Authn.Grants[i]
+	}
+	for i := range u.grants {
+		before := &u.grants[i]
+		file, _, _ := strings.Cut(before.Source, "#")
+		if now := left[before.Name]; (now == nil || !now.Covers(before)) && !c.Unread.MayHold(file) {
+			names = append(names, before.Name)
+		}
+	}
+	return names
 }
 
 // accessTokensOf returns the access tokens of a compiled configuration.

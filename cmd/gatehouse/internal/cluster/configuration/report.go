@@ -18,8 +18,17 @@ func report(of *resolve.Resolution, notSent func(object any) (notSent, warnings 
 			Use:      one.Use(),
 			Findings: one.Found, NoParams: problems.paramsOf(one.Read.Kind, one.Read.Name),
 		}
-		if x, is := one.Read.Value.(*v1alpha1.PolicyException); is && x.Spec.ExpiresAt != nil {
-			o.Expires = x.Spec.ExpiresAt.Time
+		switch x := one.Read.Value.(type) {
+		case *v1alpha1.PolicyException:
+			if x.Spec.ExpiresAt != nil {
+				o.Expires = x.Spec.ExpiresAt.Time
+			}
+		case *v1alpha1.Grant:
+			o.Begins, o.Expires = x.Spec.NotBefore.Time, x.Spec.ExpiresAt.Time
+			o.Gives = strings.Join(x.Spec.Groups, ", ") + " to " + x.Spec.Subject.User
+			if !o.Expires.IsZero() {
+				o.Remove = o.Expires.Add(of.Config.Authn.Configuration.RetainGrants())
+			}
 		}
 		if notSent != nil && one.Read.Found.Err() == nil {
 			o.NotSent, o.Warnings = notSent(one.Read.Value)

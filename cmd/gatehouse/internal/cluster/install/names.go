@@ -15,13 +15,16 @@ const (
 	DefaultRegistration = "gatehouse"
 	// DefaultGroup is the name that the replicas of an install share in its namespace.
 	DefaultGroup = "gatehouse"
+	// GrantPolicy is the name of the ValidatingAdmissionPolicy of who may grant, and of its binding. A later version with
+	// another policy gives it another name, so that servers of this version do not take one for the other.
+	GrantPolicy = "gatehouse-grants"
 	// DefaultCASecret is the Secret of a self-signed CA, NAMESPACE/NAME.
 	DefaultCASecret = "gatehouse-system/gatehouse-ca" // #nosec G101 -- the name of a Secret
 )
 
 // CustomResources returns the resources of the group gatehouse.dev.
 func CustomResources() []string {
-	return []string{"accesstokens", "admissionpolicies", "admissionpolicybindings", "policyexceptions", "sidecarprofiles", "tokenrevocations"}
+	return []string{"accesstokens", "admissionpolicies", "admissionpolicybindings", "grants", "policyexceptions", "sidecarprofiles", "tokenrevocations"}
 }
 
 // ParseNamespacedName splits NAMESPACE/NAME. Both are empty for "".

@@ -117,6 +117,9 @@ func (v *view) ready(o *outcome) (metav1.Condition, time.Time) {
 	case !again.IsZero():
 		return metav1.Condition{}, again
 	}
+	if v.now.Before(o.Begins) {
+		return condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.NoEffectReason, "It begins at "+o.Begins.UTC().Format(time.RFC3339)+"."), time.Time{}
+	}
 	if !o.Expires.IsZero() && !v.now.Before(o.Expires) {
 		return condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.NoEffectReason, "It expired at "+o.Expires.UTC().Format(time.RFC3339)+"."), time.Time{}
 	}

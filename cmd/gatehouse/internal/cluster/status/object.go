@@ -18,12 +18,16 @@ import (
 // auditAge is how old the time of an audit may be in a status whose numbers stay the same.
 const auditAge = 24 * time.Hour
 
+// grantKind is the kind of Grants.
+const grantKind = "Grant"
+
 // fields are the fields of a status that are ours. A kind has some of them.
 type fields struct {
 	v1alpha1.ObjectStatus `json:",inline"`
 
 	Audit *v1alpha1.PolicyAudit      `json:"audit,omitempty"`
 	Pods  *v1alpha1.SidecarPodCounts `json:"pods,omitempty"`
+	Phase v1alpha1.GrantPhase        `json:"phase,omitempty"`
 }
 
 // version identifies a version of an object.
@@ -94,6 +98,10 @@ func (w *writer) wanted(v *view, o *outcome, found *fields) (*fields, time.Time)
 		f.Audit = w.audit(o.Name, found.Audit)
 	case "SidecarProfile":
 		f.Pods = w.pods(o.Name, found.Pods)
+	case grantKind:
+		if o.Use == Current {
+			f.Phase = (&v1alpha1.GrantSpec{NotBefore: metav1.NewTime(o.Begins), ExpiresAt: metav1.NewTime(o.Expires)}).PhaseAt(v.now)
+		}
 	}
 	return f, time.Time{}
 }
@@ -133,7 +141,7 @@ func (w *writer) pods(name string, found *v1alpha1.SidecarPodCounts) *v1alpha1.S
 // isWritten reports whether the cluster has a status.
 func (f *fields) isWritten(found *fields) bool {
 	return f.ObservedGeneration == found.ObservedGeneration && equality.Semantic.DeepEqual(f.Conditions, found.Conditions) &&
-		equality.Semantic.DeepEqual(f.Audit, found.Audit) && equality.Semantic.DeepEqual(f.Pods, found.Pods)
+		equality.Semantic.DeepEqual(f.Audit, found.Audit) && equality.Semantic.DeepEqual(f.Pods, found.Pods) && f.Phase == found.Phase
 }
 
 // apply writes our fields of a status, if the object is still as it was read. It takes fields from other

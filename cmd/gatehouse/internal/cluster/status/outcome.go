@@ -42,8 +42,12 @@ type Outcome struct {
 	// Findings are about the object as it was read, errors and warnings. Without an
 	// error Use is Current.
 	Findings diagnostic.List
-	// Expires is when the object ends to have an effect, zero for never.
-	Expires time.Time
+	// Begins and Expires are when the object begins and ends to have an effect, zero for always and never.
+	Begins, Expires time.Time
+	// Gives is what a Grant gives to whom, for people.
+	Gives string
+	// Remove is when the object is deleted, zero for never.
+	Remove time.Time
 	// NotSent are remarks, for people, on what the object is about and the webhook
 	// configurations do not send.
 	NotSent []string

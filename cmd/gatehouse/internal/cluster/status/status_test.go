@@ -199,7 +199,7 @@ func TestSteadyState(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
 		var objects []Object
-		for _, kind := range []string{"SidecarProfile", "AdmissionPolicy", "AdmissionPolicyBinding", "PolicyException", "AccessToken", "TokenRevocation"} {
+		for _, kind := range []string{"SidecarProfile", "AdmissionPolicy", "AdmissionPolicyBinding", "PolicyException", "AccessToken", "TokenRevocation", "Grant"} {
 			objects = append(objects, w.create(kind, "o"))
 		}
 		var all []*process

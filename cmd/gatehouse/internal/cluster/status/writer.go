@@ -197,6 +197,15 @@ func (w *writer) update(ctx context.Context, v *view, o *outcome) {
 	if e.mustRead(o) && !w.read(ctx, o, e) || e.version != versionOf(o) {
 		return // there will be a report of it as it is
 	}
+	for _, at := range []time.Time{o.Begins, o.Expires, o.Remove} {
+		if at.After(v.now) {
+			w.wakeAt(at)
+		}
+	}
+	if !o.Remove.IsZero() && !v.now.Before(o.Remove) {
+		w.remove(ctx, o, e)
+		return
+	}
 	f, again := w.wanted(v, o, &e.fields)
 	if !again.IsZero() {
 		w.wakeAt(again)
@@ -236,6 +245,28 @@ func (w *writer) update(ctx context.Context, v *view, o *outcome) {
 	w.c.writes.WithLabelValues(string(outcome)).Inc()
 }
 
+// remove deletes an object whose time has come, if it is still as it was read.
+func (w *writer) remove(ctx context.Context, o *outcome, e *entry) {
+	what := "delete " + resourceOf(o.Kind) + " that ended"
+	err := w.resource(o.Kind, o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &o.UID, ResourceVersion: &e.resourceVersion},
+	})
+	switch class := apierr.Classify(err); class { //nolint:exhaustive // the others are failures
+	case apierr.None, apierr.NotFound:
+		w.recover(idOf(keyOf(&o.Object)), what)
+	case apierr.Conflict:
+		e.stale = true
+		w.retry(idOf(keyOf(&o.Object)))
+	default:
+		w.retry(idOf(keyOf(&o.Object)))
+		hint := "it is tried again; they have no effect meanwhile"
+		if class.Coarse() == apierr.Forbidden {
+			hint = apierr.GrantHint("the ClusterRole gatehouse-resources", "delete", resourceOf(o.Kind)+" in gatehouse.dev; they have no effect meanwhile")
+		}
+		w.c.fail(ctx, what, class.Coarse(), err, hint)
+	}
+}
+
 // read reads an object, and reports whether it exists.
 func (w *writer) read(ctx context.Context, o *outcome, e *entry) bool {
 	what := "get " + resourceOf(o.Kind)
@@ -261,6 +292,13 @@ func (w *writer) announce(o *outcome, before, after *fields) {
 		w.c.cfg.Record(reference(o), true, is.Reason, is.Message)
 	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
 		w.c.cfg.Record(reference(o), false, v1alpha1.CompiledReason, "The object can be used again: "+is.Message)
+	}
+	switch {
+	case before.Phase == after.Phase:
+	case after.Phase == v1alpha1.GrantActive:
+		w.c.cfg.Record(reference(o), false, v1alpha1.GrantStartedReason, "Gatehouse gives "+o.Gives+" until "+stamp(o.Expires).UTC().Format(time.RFC3339)+".")
+	case before.Phase == v1alpha1.GrantActive:
+		w.c.cfg.Record(reference(o), false, v1alpha1.GrantEndedReason, "Gatehouse does not give "+o.Gives+" any more. API servers forget it when their cache of tokens ends.")
 	}
 	was, is = find(before.Conditions, v1alpha1.DegradedCondition), find(after.Conditions, v1alpha1.DegradedCondition)
 	switch is.Reason {

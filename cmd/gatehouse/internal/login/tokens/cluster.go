@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,12 +17,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
-// kind is that of access tokens.
-const kind = "AccessToken"
+// kind is that of access tokens, and grantKind that of Grants.
+const (
+	kind      = "AccessToken"
+	grantKind = "Grant"
+)
 
 const (
 	tokenResource      = "accesstokens"
 	revocationResource = "tokenrevocations"
+	grantResource      = "grants"
 	// manager is who the API server notes as the author of objects made here.
 	manager = "gatehouse-token"
 )
@@ -32,7 +37,7 @@ const (
 //
 // It sends hashes, and never sees a token.
 type Cluster struct {
-	tokens, revocations dynamic.NamespaceableResourceInterface
+	tokens, revocations, grants, myself dynamic.NamespaceableResourceInterface
 }
 
 var _ Store = (*Cluster)(nil) // a Cluster is a Store
@@ -42,6 +47,8 @@ func NewCluster(client dynamic.Interface) *Cluster {
 	return &Cluster{
 		tokens:      client.Resource(v1alpha1.GroupVersion.WithResource(tokenResource)),
 		revocations: client.Resource(v1alpha1.GroupVersion.WithResource(revocationResource)),
+		grants:      client.Resource(v1alpha1.GroupVersion.WithResource(grantResource)),
+		myself:      client.Resource(authenticationv1.SchemeGroupVersion.WithResource("selfsubjectreviews")),
 	}
 }
 
@@ -111,20 +118,25 @@ func (l *Listing) addToken(u *unstructured.Unstructured) {
 	// Of a document that cannot be read these are known too.
 	token.Name, token.UID, token.ResourceVersion, token.CreationTimestamp = u.GetName(), u.GetUID(), u.GetResourceVersion(), u.GetCreationTimestamp()
 	token.Status = statusOf(u)
-	compiled := meta.FindStatusCondition(token.Status.Conditions, v1alpha1.CompiledCondition)
-	reported := compiled != nil && compiled.ObservedGeneration == u.GetGeneration()
-	switch err := r.Found.Err(); {
-	case err != nil:
-		l.Unused[token.Name] = err.Error()
-	case reported && compiled.Status == metav1.ConditionFalse:
-		l.Unused[token.Name] = compiled.Message
-	case !reported || compiled.Status != metav1.ConditionTrue:
-		l.Pending[token.Name] = true
-	}
+	l.noteUse(u, r.Found.Err())
 	l.Tokens = append(l.Tokens, token)
 }
 
-// Acceptance says which replicas accept a token.
+// noteUse notes whether servers use an object, by its condition. The error is about the object as it was read here.
+func (l *Listing) noteUse(u *unstructured.Unstructured, err error) {
+	compiled := meta.FindStatusCondition(statusOf(u).Conditions, v1alpha1.CompiledCondition)
+	reported := compiled != nil && compiled.ObservedGeneration == u.GetGeneration()
+	switch {
+	case err != nil:
+		l.Unused[u.GetName()] = err.Error()
+	case reported && compiled.Status == metav1.ConditionFalse:
+		l.Unused[u.GetName()] = compiled.Message
+	case !reported || compiled.Status != metav1.ConditionTrue:
+		l.Pending[u.GetName()] = true
+	}
+}
+
+// Acceptance says which replicas accept a token, or use a Grant.
 type Acceptance struct {
 	// Everywhere reports whether every replica does.
 	Everywhere bool
@@ -134,9 +146,13 @@ type Acceptance struct {
 
 // Acceptance reads which replicas accept a token, by the conditions that they write.
 func (c *Cluster) Acceptance(ctx context.Context, name string) (Acceptance, error) {
-	u, err := c.tokens.Get(ctx, name, metav1.GetOptions{})
+	return acceptance(ctx, c.tokens, tokenResource, name)
+}
+
+func acceptance(ctx context.Context, client dynamic.ResourceInterface, resource, name string) (Acceptance, error) {
+	u, err := client.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return Acceptance{}, explain(err, "get", tokenResource, name)
+		return Acceptance{}, explain(err, "get", resource, name)
 	}
 	var a Acceptance
 	conditions := statusOf(u).Conditions
@@ -144,7 +160,8 @@ func (c *Cluster) Acceptance(ctx context.Context, name string) (Acceptance, erro
 		a.Refused = compiled.Message
 	}
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ReadyCondition); ready != nil && ready.ObservedGeneration == u.GetGeneration() {
-		a.Everywhere, a.Message = ready.Status == metav1.ConditionTrue, ready.Message
+		// A Grant that begins later has no effect yet in every replica.
+		a.Everywhere, a.Message = ready.Status == metav1.ConditionTrue || ready.Reason == v1alpha1.NoEffectReason, ready.Message
 	}
 	return a, nil
 }
@@ -170,13 +187,17 @@ func each(ctx context.Context, client dynamic.ResourceInterface, resource string
 
 // Delete deletes the token's object, if it is still the one that was listed. A dry run asks nobody.
 func (c *Cluster) Delete(ctx context.Context, token *authn.Token, dryRun bool) (string, error) {
-	place := object(kind, token.Name)
+	return remove(ctx, c.tokens, tokenResource, token, dryRun)
+}
+
+func remove(ctx context.Context, client dynamic.ResourceInterface, resource string, document metav1.Object, dryRun bool) (string, error) {
+	place := object(kindOf(resource), document.GetName())
 	if dryRun {
 		return place, nil
 	}
-	// Its status may have been written since, which is no other token. Its spec never changes.
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}}
-	return place, explain(c.tokens.Delete(ctx, token.Name, options), "delete", tokenResource, token.Name)
+	// Its status may have been written since, which is no other object.
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(document.GetUID())}}
+	return place, explain(client.Delete(ctx, document.GetName(), options), "delete", resource, document.GetName())
 }
 
 // object returns the name of an object for people.

@@ -82,8 +82,12 @@ func singleLine(text string) string {
 
 // kindOf returns the kind of a resource.
 func kindOf(resource string) string {
-	if resource == tokenResource {
+	switch resource {
+	case tokenResource:
 		return kind
+	case grantResource:
+		return grantKind
+	default:
+		return "TokenRevocation"
 	}
-	return "TokenRevocation"
 }

@@ -78,7 +78,12 @@ func WriteNew(file string, data []byte, mode fs.FileMode) error {
 // Delete removes the file of a token that has nothing else in it. A link is not removed: a
 // kubelet or git-sync, which has made it, would bring the token back.
 func (d Directory) Delete(ctx context.Context, token *authn.Token, dryRun bool) (string, error) {
-	name, _, several := strings.Cut(token.Source, "#")
+	return d.remove(ctx, token.Source, "token", dryRun)
+}
+
+// remove removes the file of a source that has one document, of which a hint speaks as this.
+func (d Directory) remove(ctx context.Context, source, what string, dryRun bool) (string, error) {
+	name, _, several := strings.Cut(source, "#")
 	file := filepath.Join(d.Dir, filepath.FromSlash(name))
 	info, err := os.Lstat(file)
 	switch {
@@ -87,9 +92,9 @@ func (d Directory) Delete(ctx context.Context, token *authn.Token, dryRun bool) 
 	case err != nil:
 		return file, err
 	case several:
-		return file, fmt.Errorf("%s has other documents too (hint: remove the token there)", file)
+		return file, fmt.Errorf("%s has other documents too (hint: remove the %s there)", file, what)
 	case !info.Mode().IsRegular():
-		return file, fmt.Errorf("%s is a link (hint: remove the token where the files come from)", file)
+		return file, fmt.Errorf("%s is a link (hint: remove the %s where the files come from)", file, what)
 	case dryRun || ctx.Err() != nil:
 		return file, ctx.Err()
 	}

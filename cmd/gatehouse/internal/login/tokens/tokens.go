@@ -1,5 +1,5 @@
-// Package tokens keeps access tokens: it writes their documents, lists them,
-// removes them, and notes in a cluster when they were last used.
+// Package tokens keeps access tokens and Grants: it writes their documents, lists them,
+// removes them, and notes in a cluster when tokens were last used.
 //
 // A token is an AccessToken document, and what removes it revokes it. Where the
 // documents are is behind Store: in a directory, or in a cluster.
@@ -53,10 +53,10 @@ type Listing struct {
 	// Found is what is wrong where the tokens are kept. With an error in it, tokens
 	// may be missing from the listing, and servers use what they had before.
 	Found diagnostic.List
-	// Unused says of tokens that are there, by id, why servers do not use them. Of a
+	// Unused says of tokens or Grants that are there, by name, why servers do not use them. Of a
 	// directory it is empty: its documents are used all or not at all.
 	Unused map[string]string
-	// Pending has the ids of tokens of which no server has reported yet whether it uses
+	// Pending has the names of those of which no server has reported yet whether it uses
 	// them.
 	Pending map[string]bool
 }

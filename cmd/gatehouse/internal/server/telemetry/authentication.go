@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,6 +28,8 @@ type authentications struct {
 
 	// sources are those of the active configuration, directories included.
 	sources atomic.Pointer[map[string]bool]
+	// grants has the Grants of the active configuration, nil without one.
+	grants atomic.Pointer[authn.Set]
 }
 
 func newAuthentications(f factory) *authentications {
@@ -46,8 +49,19 @@ func newAuthentications(f factory) *authentications {
 		}
 	}
 	a.sources.Store(&map[string]bool{})
+	for _, phase := range []v1alpha1.GrantPhase{v1alpha1.GrantNotYet, v1alpha1.GrantActive, v1alpha1.GrantExpired} {
+		f.gaugeFunc("gatehouse_grants", "Grants without errors, by phase (NotYet, Active, Expired).", "phase", string(phase), func() float64 {
+			if set := a.grants.Load(); set != nil {
+				return float64(set.GrantPhases(time.Now())[phase])
+			}
+			return 0
+		})
+	}
 	return a
 }
+
+// GrantsLoaded notes the Grants that are active from now on.
+func (t *Telemetry) GrantsLoaded(set *authn.Set) { t.authentications.grants.Store(set) }
 
 // AuthenticationLoaded notes the sources of identities that are active from now on. The
 // time series of others end.

@@ -106,6 +106,11 @@ func (f factory) gauges(name, help string, labels ...string) *prometheus.GaugeVe
 	return f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
+// gaugeFunc makes one time series, with one label, that is computed when it is read.
+func (f factory) gaugeFunc(name, help, label, of string, value func() float64) {
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{label: of}}, value)
+}
+
 func (f factory) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return f.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }

@@ -26,7 +26,7 @@ type Part string
 const (
 	// PartRights are who Gatehouse is to the API server, and what it may do there.
 	PartRights Part = "rights"
-	// PartGuard is what the API server enforces of what Gatehouse may do beyond RBAC.
+	// PartGuard is what the API server itself enforces beyond RBAC: what Gatehouse may write, and who may grant.
 	PartGuard Part = "guard"
 	// PartCertificates are what cert-manager needs.
 	PartCertificates Part = "certificates"

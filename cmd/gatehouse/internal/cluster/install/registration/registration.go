@@ -99,13 +99,17 @@ func ForAdmission(o Options) (Admission, error) {
 	var a Admission
 	a.Serve = o.serve()
 	for _, part := range []struct {
-		part    Part
-		applies bool
-	}{{PartRights, o.grantsRights()}, {PartGuard, o.patches()}, {PartCertificates, o.byCertManager()}} {
+		part     Part
+		template string
+		applies  bool
+	}{
+		{PartRights, "rights", o.grantsRights()}, {PartGuard, "guard", o.patches()}, {PartGuard, "grants", o.CustomResources},
+		{PartCertificates, "certificates", o.byCertManager()},
+	} {
 		if !part.applies {
 			continue
 		}
-		d, err := render(part.part, string(part.part), o.facts())
+		d, err := render(part.part, part.template, o.facts())
 		if err != nil {
 			return Admission{}, err
 		}

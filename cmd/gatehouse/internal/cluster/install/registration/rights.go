@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // injectCAFrom asks cert-manager to fill in the caBundle of a configuration
@@ -28,6 +29,9 @@ type facts struct {
 	MutatingNames, RestrictedGroups     []string
 	IncludedAnnotation                  string
 	MaxRules                            int
+	GrantPolicy                         string
+	// GrantGroups are the indexes of the groups of a Grant.
+	GrantGroups []int
 }
 
 func (o *Options) facts() facts {
@@ -36,7 +40,11 @@ func (o *Options) facts() facts {
 		GrantsCertificates: o.grantsCertificateRights(), NeedsNamespaces: o.needsNamespaces(), Resources: install.CustomResources(),
 		ManagedNames: slices.Concat(MutatingNames(), ValidatingNames()), NewPodNames: []string{AskedMutate, DefaultMutate},
 		MutatingNames: MutatingNames(), RestrictedGroups: restrictedGroups(), IncludedAnnotation: IncludedResources,
+		GrantPolicy:        install.GrantPolicy,
 		ExcludedAnnotation: ExcludedNamespaces, InjectCAFrom: injectCAFrom, MaxRules: MaxRules,
+	}
+	for i := range v1alpha1.MaxGrantGroups {
+		f.GrantGroups = append(f.GrantGroups, i)
 	}
 	f.DNSNames, f.IPAddresses = o.Server.names()
 	return f

@@ -50,7 +50,7 @@ func TestRevocationOfNobody(t *testing.T) {
 				{Source: "good.yaml", TokenRevocation: v1alpha1.TokenRevocation{Spec: v1alpha1.TokenRevocationSpec{User: "corp:bob"}}},
 				{Source: "it.yaml", TokenRevocation: v1alpha1.TokenRevocation{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: v1alpha1.TokenRevocationSpec{User: c.user}}},
 			}
-			found := checkRevocationUsers(&c.spec)
+			found := checkUsers(&c.spec)
 			if c.says == "" && len(found) > 0 || c.says != "" && (len(found) != 1 || found[0].Source != "it.yaml" || !strings.HasPrefix(found[0].Message, c.says) || found.Err() != nil) {
 				t.Errorf("found %v", found)
 			}

@@ -1,0 +1,242 @@
+package token
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/tokens"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
+)
+
+// grantsKept is the kept of a tokenPlace of Grants.
+const grantsKept = "Grants"
+
+// NewGrantCommand returns the command "gatehouse grant".
+func NewGrantCommand(s cli.Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "grant",
+		Short: "Create, list and revoke Grants, which give groups for a time",
+		Long: `A Grant gives a user groups until a time. While it is valid, Gatehouse adds the groups
+to the identity that it answers, and the API server's own rules do the rest. Deleting
+the Grant takes the groups back.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(newGrantCreateCommand(s), newGrantListCommand(s), newGrantRevokeCommand(s))
+	return cmd
+}
+
+func newGrantCreateCommand(s cli.Streams) *cobra.Command {
+	f := grantFlags{tokenPlace: tokenPlace{kept: grantsKept}, now: time.Now, random: rand.Reader}
+	cmd := &cobra.Command{
+		Use:   "create --user NAME --group NAME --ttl DURATION",
+		Short: "Create a Grant, which gives a user groups for a time",
+		Long: `Create writes a Grant: a user, groups, and when they end.
+
+  --config DIR   writes the document to DIR/grant-<name>.yaml
+  a cluster      (--kubeconfig, --context or --in-cluster) creates it as a custom
+                 resource, for servers with --custom-resources
+  neither        writes the document to standard output
+
+In a cluster you need the verb grant on groups.gatehouse.dev with the name of each
+group, which 'kubectl auth can-i grant groups.gatehouse.dev/NAME' shows, besides the
+right to create grants. The API server checks that itself. The Grant has your user name
+as grantedBy.
+
+Groups that are reserved by Kubernetes, such as system:masters, are rejected. The
+AuthenticationConfiguration of the servers may bound the duration, and may forbid Grants
+to yourself.
+
+In a cluster it waits until every replica of Gatehouse uses the Grant, at most 30
+seconds; --wait=false does not. The groups end at the time that is shown. An API server
+that remembers the token uses them for --authentication-token-webhook-cache-ttl longer,
+2 minutes by default.
+
+With --dry-run it shows the document and creates nothing.
+
+Exit codes: 0 created, 1 rejected, 2 bad usage, or the document cannot be written, or
+not every replica uses it yet.`,
+		Example: `  # four hours for an incident, in the cluster of a context
+  gatehouse grant create --user jane@example.com --group shop-oncall --ttl 4h --reason "incident 4711" --context prod
+
+  # a document for a Git repository
+  gatehouse grant create --user jane@example.com --group shop-oncall --not-before 2026-12-01T09:00:00Z --ttl 8h >grant.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.create(cmd.Context(), s) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.name, "name", "", "name of the Grant: lower-case letters, digits and dashes (default 12 random characters)")
+	flags.StringVar(&f.user, "user", "", "user who gets the groups; the name as the API server sees it, with its prefix (required)")
+	flags.StringArrayVar(&f.groups, "group", nil, "group that the user gets; repeatable (required)")
+	flags.DurationVar(&f.ttl, "ttl", 0, "how long the groups are given, such as 4h or 2d (required)")
+	flags.StringVar(&f.notBefore, "not-before", "", "time from which they are given, such as 2026-12-01T09:00:00Z (default now)")
+	flags.StringVar(&f.reason, "reason", "", "reason to store in the Grant")
+	flags.BoolVar(&f.wait, "wait", true, "in a cluster, wait until every replica uses the Grant")
+	f.add(cmd, "directory of documents: grant-<name>.yaml is written to it, and its bounds check the Grant")
+	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
+	cli.AddDryRunFlag(cmd, &f.dryRun)
+	for _, required := range []string{"user", "group", "ttl"} {
+		_ = cmd.MarkFlagRequired(required) // the flags exist
+	}
+	return cmd
+}
+
+// grantFlags are the flags of grant create, and what it needs of the world.
+type grantFlags struct {
+	name, user, notBefore, reason, output string
+	groups                                []string
+	ttl                                   time.Duration
+	wait, dryRun                          bool
+	tokenPlace
+
+	now    func() time.Time
+	random io.Reader
+}
+
+func (f *grantFlags) create(ctx context.Context, s cli.Streams) error {
+	grant, err := f.make()
+	if err != nil {
+		return err
+	}
+	directory := tokens.Directory{Dir: f.config}
+	var known tokens.Listing
+	if f.config != "" {
+		if known, err = directory.ListGrants(ctx); err != nil {
+			return err
+		}
+	}
+	if err := f.judge(known.Spec, grant); err != nil {
+		return err
+	}
+	var store tokens.GrantStore = directory
+	where := directory.GrantFile(grant.Name)
+	switch {
+	case f.Given():
+		where = "Grant/" + grant.Name + " in the cluster"
+	case f.config == "":
+		return f.write(s.Out, grant)
+	}
+	if f.dryRun {
+		if err := f.write(s.Out, grant); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(s.Err, "dry run: would create %s; nothing was granted\n", where) // a remark
+		return nil
+	}
+	var cluster *tokens.Cluster
+	if f.Given() {
+		if cluster, err = f.cluster(s); err != nil {
+			return err
+		}
+		store = cluster
+	}
+	place, err := store.CreateGrant(ctx, grant)
+	switch {
+	case errors.Is(err, tokens.ErrExists):
+		return fmt.Errorf("%s exists already and is not overwritten (hint: another --name, or %s grant revoke%s %s)", place, cli.DisplayName(os.Args[0]), f.flags(), shell.Quote(grant.Name))
+	case errors.Is(err, tokens.ErrRefused):
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was granted:\n%w", err)}
+	case err != nil:
+		return fmt.Errorf("nothing was granted: %w", err)
+	}
+	if f.output == "json" {
+		err = f.write(s.Out, grant)
+	} else {
+		_, err = fmt.Fprintf(s.Out, "granted %s to %s until %s, by %s\n", joined(grant.Spec.Groups), strict.Printable(grant.Spec.Subject.User), grant.Spec.ExpiresAt.UTC().Format(time.RFC3339), where)
+	}
+	_, _ = fmt.Fprintln(s.Err, authn.CachedLonger) // a remark
+	if err != nil || cluster == nil {
+		return err
+	}
+	if f.wait {
+		return await(ctx, s, awaited{what: "the Grant", done: "was created", accepts: "uses", resource: "grants " + grant.Name}, func(ctx context.Context) (tokens.Acceptance, error) {
+			return cluster.GrantAcceptance(ctx, grant.Name)
+		})
+	}
+	return nil
+}
+
+// make makes the document. Its error has everything that is wrong with the flags.
+func (f *grantFlags) make() (*v1alpha1.Grant, error) {
+	var problems cli.Problems
+	problems.Add(f.ttl < time.Second, "--ttl %s: must be a second or more", f.ttl)
+	problems.Add(f.name != "" && len(validation.IsDNS1123Label(f.name)) > 0, "--name %.100q: must be lower-case letters, digits and dashes, at most 63", f.name)
+	begins := f.now().UTC().Truncate(time.Second)
+	var notBefore metav1.Time
+	if f.notBefore != "" {
+		at, err := time.Parse(time.RFC3339, f.notBefore)
+		problems.Add(err != nil, "--not-before %.100q: must be a time such as 2026-12-01T09:00:00Z", f.notBefore)
+		begins, notBefore = at.UTC(), metav1.NewTime(at.UTC())
+	}
+	if f.config != "" || f.Given() {
+		problems = append(problems, f.one())
+	}
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	name := f.name
+	if name == "" {
+		var err error
+		if name, err = randomID(f.random); err != nil {
+			return nil, err
+		}
+	}
+	return &v1alpha1.Grant{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Grant"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.GrantSpec{
+			Subject: v1alpha1.GrantSubject{User: f.user}, Groups: f.groups, Reason: f.reason,
+			NotBefore: notBefore, ExpiresAt: metav1.NewTime(begins.Add(f.ttl)),
+		},
+	}, nil
+}
+
+// judge compiles the Grant as a server will, beside what is known, and refuses it if there is anything wrong with it.
+func (f *grantFlags) judge(known authn.Spec, grant *v1alpha1.Grant) error {
+	source := "the new Grant"
+	known.Grants, known.Now = append(known.Grants, authn.Grant{Source: source, Grant: *grant}), f.now
+	if c := known.Configuration; c != nil && c.Grants.MaxDuration != nil && grant.Spec.NotBefore.IsZero() {
+		// A document begins at its notBefore.
+		grant.Spec.NotBefore = metav1.NewTime(f.now().UTC().Truncate(time.Second))
+		known.Grants[len(known.Grants)-1].Grant = *grant
+	}
+	_, err := authn.Compile(known)
+	var found diagnostic.List
+	if err != nil && !errors.As(err, &found) {
+		return err
+	}
+	found = slices.DeleteFunc(found, func(one diagnostic.Diagnostic) bool { return one.Source != source })
+	if err := found.Err(); err != nil {
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was granted:\n%w", err)}
+	}
+	return nil
+}
+
+// write writes the document.
+func (f *grantFlags) write(out io.Writer, grant *v1alpha1.Grant) error {
+	shown := *grant
+	shown.ObjectMeta = metav1.ObjectMeta{Name: grant.Name}
+	if f.output == "json" {
+		return cli.WriteJSON(out, shown)
+	}
+	document, err := yaml.Marshal(shown)
+	if err == nil {
+		_, err = out.Write(document)
+	}
+	return err
+}

@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+)
+
+// enforcedAfter is how long after its creation a policy may not be enforced by every API server. It takes about a second, and their clocks
+// differ.
+const enforcedAfter = 10 * time.Second
+
+// grantPolicy proves who has granted. Nothing in an object says who wrote it, because its author writes all of it, and Gatehouse's own
+// webhook is not asked while it is down. The API server's policy is always asked: what was created since it exists has passed it, and so
+// has each later change. A Grant from before may be anybody's, and so may all of them while the policy is missing or another one.
+type grantPolicy struct {
+	policy, binding         *follower
+	wantPolicy, wantBinding any // the specs
+}
+
+// newGrantPolicy returns the proof, whose followers do not run yet.
+func (c *Cluster) newGrantPolicy() (*grantPolicy, error) {
+	policy, binding, err := registration.GrantPolicy()
+	if err != nil {
+		return nil, err
+	}
+	of := func(kind string) *follower {
+		return c.newFollower(Target{Kind: admissionregistrationv1.SchemeGroupVersion.WithKind(kind), Name: install.GrantPolicy})
+	}
+	return &grantPolicy{of("ValidatingAdmissionPolicy"), of("ValidatingAdmissionPolicyBinding"), policy.Spec, binding.Spec}, nil
+}
+
+// enforced is since when the policy is enforced. If it is not, why says so.
+type enforced struct {
+	since     time.Time
+	why, hint string
+}
+
+// state returns since when the policy is enforced.
+func (g *grantPolicy) state() enforced {
+	var policy admissionregistrationv1.ValidatingAdmissionPolicy
+	var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	if why := g.policy.readInto(&policy); why != "" {
+		return notEnforced(why)
+	}
+	if why := g.binding.readInto(&binding); why != "" {
+		return notEnforced(why)
+	}
+	switch {
+	case !equality.Semantic.DeepEqual(policy.Spec, g.wantPolicy):
+		return notEnforced("the spec of " + g.policy.named() + " is not the one of this version of Gatehouse")
+	case !equality.Semantic.DeepEqual(binding.Spec, g.wantBinding):
+		return notEnforced("the spec of " + g.binding.named() + " is not the one of this version of Gatehouse")
+	}
+	e := enforced{since: policy.CreationTimestamp.Time}
+	if binding.CreationTimestamp.After(e.since) {
+		e.since = binding.CreationTimestamp.Time
+	}
+	e.since = e.since.Add(enforcedAfter)
+	return e
+}
+
+func notEnforced(why string) enforced {
+	return enforced{why: why, hint: "upgrade the chart, or apply the output of gatehouse manifests --custom-resources; then delete the Grant and create it again"}
+}
+
+// readInto reads the object of a follower that follows one. It returns why it cannot be.
+func (f *follower) readInto(into any) (why string) {
+	object, read := f.get(f.Namespace, f.Name)
+	one, _ := object.(*param)
+	switch {
+	case !read && f.state.Load().err != nil:
+		return f.named() + " cannot be read: " + f.state.Load().err.Error()
+	case !read:
+		return f.named() + " is not read yet"
+	case one == nil:
+		return f.named() + " does not exist"
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, into); err != nil {
+		return f.named() + " cannot be read: " + err.Error()
+	}
+	return ""
+}
+
+// named returns the kind and the name of what a follower of one object follows.
+func (f *follower) named() string { return "the " + f.Kind.Kind + " " + strconv.Quote(f.Name) }
+
+// check returns a Grant with an error if nobody has proven who granted it, and what is not a Grant as it is.
+func (e *enforced) check(r *config.Resource) *config.Resource {
+	g, ok := r.Value.(*v1alpha1.Grant)
+	if !ok {
+		return r
+	}
+	d := diagnostic.Diagnostic{Severity: diagnostic.Error, Source: config.ClusterSource, Object: r.Object(), Field: "spec.grantedBy", Hint: e.hint}
+	switch {
+	case e.why != "":
+		d.Message = "nobody has verified that this user may grant: " + e.why
+	case g.CreationTimestamp.Time.Before(e.since):
+		d.Message = fmt.Sprintf("nobody has verified that this user may grant: it was created at %s, and the API server verifies that since %s",
+			g.CreationTimestamp.UTC().Format(time.RFC3339), e.since.UTC().Format(time.RFC3339))
+		d.Hint = "delete the Grant and create it again"
+	default:
+		return r
+	}
+	out := *r
+	out.Found = append(slices.Clip(out.Found), d)
+	out.Sum += " " + d.Message // it is another version for all that compare what is used
+	return &out
+}
