@@ -40,6 +40,7 @@ func run(ctx context.Context, args []string, s cli.Streams) int {
 func commands() []func(cli.Streams) *cobra.Command {
 	return []func(cli.Streams) *cobra.Command{
 		serve.NewCommand,
+		offline.NewReviewCommand,
 		offline.NewLintCommand,
 		offline.NewMutateCommand,
 		offline.NewInjectCommand,

@@ -21,9 +21,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
-	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config"
-	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
 // example is what one of the examples promises.
@@ -144,30 +141,16 @@ func stableJSON(t *testing.T, p *corev1.Pod) string {
 	return regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`).ReplaceAllString(string(text), "kube-api-access")
 }
 
-// answered returns the answers to reviews by the documents of a directory, without a server.
-func answered(t *testing.T, dir, endpoint string, reviews ...[]byte) (answers [][]byte) {
-	t.Helper()
-	_, snapshot, found := config.CompileDir(dir)
-	must(t, found.Err())
-	endpoints := webhooks.Endpoints()
-	of := endpoints[slices.IndexFunc(endpoints, func(e webhooks.Endpoint) bool { return e.Name == endpoint })]
-	for _, body := range reviews {
-		request, err := review.DecodeAdmission(body)
-		must(t, err)
-		response := of.Admission(t.Context(), snapshot, webhooks.Input{Request: request, Checked: true})
-		text, err := review.AppendAdmission(nil, request.UID, &response)
-		must(t, err)
-		answers = append(answers, text)
-	}
-	return answers
-}
-
-// sameOffline wants that the API server has been given the patch that the endpoint gives for the same review without a server, and
+// sameOffline wants that the API server has been given the patch that 'gatehouse review' gives for the same review, and
 // no other when it asked a second time.
-func (w *world) sameOffline(t *testing.T, namespace string, body []byte) {
+func (w *world) sameOffline(t *testing.T, namespace string, review []byte) {
 	t.Helper()
+	file := filepath.Join(t.TempDir(), "review.json")
+	must(t, os.WriteFile(file, review, 0o600))
+	text, err := gatehouse.Run(t.Context(), "review", "mutate", "--config", w.config, file)
+	must(t, err)
 	var answer struct{ Response struct{ Patch string } }
-	must(t, json.Unmarshal(answered(t, w.config, "mutate", body)[0], &answer))
+	must(t, json.Unmarshal([]byte(text), &answer))
 	patch, err := base64.StdEncoding.DecodeString(answer.Response.Patch)
 	must(t, err)
 	var offline any

@@ -2,7 +2,11 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // rbacQuestion is what a user may do or not.
@@ -92,14 +97,23 @@ func TestAuthorizerFromDocuments(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
 	must(t, w.apply(t.Context(), readDocuments(t, "rbac/rbac.yaml")))
+	reviews := filepath.Join(t.TempDir(), "reviews.json")
 	questions := rbacQuestions()
-	reviews := make([][]byte, len(questions))
+	var lines []byte
 	for i := range questions {
-		var err error
-		reviews[i], err = questions[i].admission()
+		line, err := questions[i].admission()
 		must(t, err)
+		lines = append(append(lines, line...), '\n')
 	}
-	answers := answered(t, "testdata/rbac", "validate", reviews...)
+	must(t, os.WriteFile(reviews, lines, 0o600))
+	output, err := gatehouse.Run(t.Context(), "review", "validate", "--config", "testdata/rbac", reviews)
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 1) {
+		t.Fatal(err)
+	}
+	answers := strings.Split(strings.TrimSpace(output), "\n")
+	if len(answers) != len(questions) {
+		t.Fatalf("%d answers to %d questions: %.1000s", len(answers), len(questions), output)
+	}
 
 	// The API server's authorizer learns of each kind of objects by a watch of its own, in the order of the documents.
 	client := w.Client().AuthorizationV1().SubjectAccessReviews()
@@ -121,7 +135,7 @@ func TestAuthorizerFromDocuments(t *testing.T) {
 		want, err := client.Create(t.Context(), questions[i].review(), metav1.CreateOptions{})
 		must(t, err)
 		var got admissionv1.AdmissionReview
-		must(t, json.Unmarshal(answers[i], &got))
+		must(t, json.Unmarshal([]byte(answers[i]), &got))
 		if got.Response.Allowed != want.Status.Allowed || !got.Response.Allowed && got.Response.Result.Code != 422 {
 			t.Errorf("%+v: Gatehouse says %s, the API server %+v", questions[i], answers[i], want.Status)
 		}

@@ -391,12 +391,14 @@ func TestBrokenKeysFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := w.jwt(t, w.key, "k1", nil)
+	review := `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","spec":{"token":"` + token + `"}}`
 	for name, c := range map[string]struct {
 		args  []string
 		stdin string
 		code  int
 	}{
 		"lint":                  {args: []string{"lint", "--config", w.dir}, code: cli.ExitNo},
+		"review authenticate":   {args: []string{"review", "authenticate", "--config", w.dir}, stdin: review, code: cli.ExitUnknown},
 		"explain":               {args: []string{"explain", "--config", w.dir, "--token-file", "-"}, stdin: token, code: cli.ExitUnknown},
 		"explain, in JSON":      {args: []string{"explain", "--config", w.dir, "--token-file", "-", "-o", "json"}, stdin: token, code: cli.ExitUnknown},
 		"explain with fetching": {args: []string{"explain", "--config", w.dir, "--token-file", "-", "--fetch-keys"}, stdin: token, code: cli.ExitUnknown},

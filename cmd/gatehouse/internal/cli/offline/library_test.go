@@ -46,7 +46,7 @@ func libraryFolders(t *testing.T) []string {
 // gatehouse runs a command, and returns its exit code and what it prints.
 func gatehouse(t *testing.T, stdin string, args ...string) (int, string) {
 	t.Helper()
-	got := clitest.Run(t.Context(), stdin, args, NewTestCommand, NewCheckCommand, NewExplainCommand, NewLintCommand)
+	got := clitest.Run(t.Context(), stdin, args, NewTestCommand, NewCheckCommand, NewExplainCommand, NewReviewCommand, NewLintCommand)
 	return got.Code, got.Out + got.Err
 }
 

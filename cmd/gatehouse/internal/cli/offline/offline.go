@@ -1,5 +1,5 @@
-// Package offline has the commands that decide without a server: check, explain, inject, uninject, mutate, lint, test and convert. They are one
-// package because they read manifests, decide about them and print places in files in the same way.
+// Package offline has the commands that decide without a server: review, inject, uninject, check, explain, lint and test. They are one
+// package because they read manifests, ask the endpoints and print places in files in the same way.
 package offline
 
 import (
