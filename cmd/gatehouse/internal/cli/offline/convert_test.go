@@ -54,16 +54,16 @@ func TestConvert(t *testing.T) {
 		code int
 		want []string
 	}{
-		{[]string{"good.yaml"}, cli.ExitYes, []string{"kind: ValidatingAdmissionPolicyBinding", "validationActions: [Audit]", "1 converted, 0 with differences, 0 not"}},
-		{[]string{"good.yaml", "--actions", "Deny"}, cli.ExitYes, []string{"kind: AdmissionPolicy", "validationActions: [Deny]"}},
+		{[]string{"good.yaml"}, cli.ExitYes, []string{"kind: ValidatingAdmissionPolicyBinding", "validationActions:\n  - Audit", "1 converted, 0 with differences, 0 not"}},
+		{[]string{"good.yaml", "--actions", "Deny"}, cli.ExitYes, []string{"kind: AdmissionPolicy", "validationActions:\n  - Deny"}},
 		{[]string{"bad.yaml", "-o", "table"}, cli.ExitNo, []string{"bad.yaml:6: NOT converted: ClusterPolicy/bad rule r", "bad.yaml:8: the verification of image signatures (instead: keep it"}},
 		{[]string{"bad.yaml", "-o", "json"}, cli.ExitNo, []string{`"status": "NotConverted"`, `"line": 8`}},
 		{[]string{"good.yaml", "kyverno-test.yaml"}, cli.ExitYes, []string{"kind: Test", "audited: []", "rule: validations[0]"}},
 		{[]string{"good.yaml", "e.yaml"}, cli.ExitYes, []string{"kind: PolicyException", `request.kind.kind == "ConfigMap" &&`, "expiresAt are to be filled in"}},
 		{[]string{"e.yaml"}, cli.ExitNo, []string{"which is not among the documents"}},
-		{[]string{"t.yaml"}, cli.ExitYes, []string{"apiVersion: constraints.gatekeeper.sh/v1beta1", "resources: [configmaps]", "parameterNotFoundAction: Deny", "values: [kube-system]"}},
+		{[]string{"t.yaml"}, cli.ExitYes, []string{"apiVersion: constraints.gatekeeper.sh/v1beta1", "resources:\n      - configmaps", "parameterNotFoundAction: Deny", "- kube-system"}},
 		{[]string{"rego.yaml"}, cli.ExitNo, []string{"rego.yaml:4: code in Rego (instead: write the rule in CEL"}},
-		{[]string{"v.yaml"}, cli.ExitYes, []string{"kind: AdmissionPolicy", "validationActions: [Deny]"}},
+		{[]string{"v.yaml"}, cli.ExitYes, []string{"kind: AdmissionPolicy", "validationActions:\n  - Deny"}},
 		{[]string{"objects.yaml"}, cli.ExitUnknown, []string{"there is no policy"}},
 		{[]string{"good.yaml", "--actions", "Warn,Deny"}, cli.ExitUnknown, []string{"Deny and Warn exclude each other"}},
 		{[]string{"good.yaml", "-o", "dir"}, cli.ExitUnknown, []string{"--directory is required"}},

@@ -9,6 +9,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/celexpr"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
@@ -288,7 +289,7 @@ func upstream(kind string, meta metav1.ObjectMeta, spec any) *object {
 func (c *converter) write(from *manifest.Object, objects []*object, beside ...Document) (outputs []string, err error) {
 	var documents []Document
 	for _, o := range objects {
-		text, err := encode(o)
+		text, err := yaml.Marshal(o)
 		if err != nil {
 			return nil, err
 		}

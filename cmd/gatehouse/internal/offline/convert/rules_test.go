@@ -338,27 +338,34 @@ func TestDocument(t *testing.T) {
 	const want = `apiVersion: gatehouse.dev/v1alpha1
 kind: AdmissionPolicy
 metadata:
-  name: p
   annotations:
     policies.kyverno.io/title: P
+  name: p
 spec:
-  validationActions: [Warn]
   matchConstraints:
     resourceRules:
-      - apiGroups: [""]
-        apiVersions: [v1]
-        operations: [CREATE, UPDATE]
-        resources: [pods, pods/ephemeralcontainers]
+    - apiGroups:
+      - ""
+      apiVersions:
+      - v1
+      operations:
+      - CREATE
+      - UPDATE
+      resources:
+      - pods
+      - pods/ephemeralcontainers
+  validationActions:
+  - Warn
   validations:
-    - name: r
-      expression: |-
-        object.spec.containers.all(container,
-          !container.name.startsWith("a") ||
-          container.?image.orValue("").startsWith("r/") &&
-          !container.?securityContext.?privileged.orValue(true)
-        )
-      message: not …
-      messageExpression: '"not " + object.metadata.name'
+  - expression: |-
+      object.spec.containers.all(container,
+        !container.name.startsWith("a") ||
+        container.?image.orValue("").startsWith("r/") &&
+        !container.?securityContext.?privileged.orValue(true)
+      )
+    message: not …
+    messageExpression: '"not " + object.metadata.name'
+    name: r
 `
 	if got := string(out.Documents[0].Text); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/pattern"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
@@ -232,7 +233,7 @@ func (t *testConverter) emit(rules []converted, several bool) error {
 	if len(out.Cases) == 0 {
 		return nil
 	}
-	text, err := encode(out)
+	text, err := yaml.Marshal(out)
 	if err != nil {
 		return err
 	}
