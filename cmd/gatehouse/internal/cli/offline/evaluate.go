@@ -38,7 +38,6 @@ type requestFlags struct {
 	old       []string
 	as        string
 	groups    []string
-	noSchema  bool
 	pods      string
 }
 
@@ -47,7 +46,6 @@ func (f *requestFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.operation, "operation", "", "what is asked for: CREATE, UPDATE or DELETE (default CREATE, and UPDATE with --old)")
 	flags.StringArrayVar(&f.old, "old", nil, "file or directory of manifests with the objects before an UPDATE, or - for standard input; repeatable")
 	f.addUser(cmd)
-	flags.BoolVar(&f.noSchema, "no-schema", false, "do not check objects against the schemas of their kinds")
 	flags.StringVar(&f.pods, "pods", string(admit.WarnPods), "what it is if policies will refuse every pod that a workload creates: warn, refuse or ignore")
 }
 
@@ -174,20 +172,16 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 	}
 	e.resources = schemas.Resources(append(crdadmission.Definitions(), crds...))
 	e.decider.Snapshot, e.decider.Pods = in.withDefinitions(crds), admit.Pods(f.pods)
-	if e.decider.Resources = e.resources; f.noSchema {
-		e.decider.Resources = e.resources.WithSchemas(nil)
-	}
+	e.decider.Resources = e.resources
 	if e.decider.Order = true; in.source != nil {
 		e.decider.IsUnordered = in.isOfAPIServer
 	}
-	if !f.noSchema {
-		readable := slices.DeleteFunc(slices.Clone(crds), func(u *unstructured.Unstructured) bool {
-			opaque := false
-			request.Versions(u.Object, func(kind schema.GroupVersionKind, _ string, _ map[string]any) { opaque = opaque || in.opaque[kind] })
-			return opaque
-		})
-		e.schemas, e.unchecked = schemas.New(readable), map[schema.GroupVersionKind]error{}
-	}
+	readable := slices.DeleteFunc(slices.Clone(crds), func(u *unstructured.Unstructured) bool {
+		opaque := false
+		request.Versions(u.Object, func(kind schema.GroupVersionKind, _ string, _ map[string]any) { opaque = opaque || in.opaque[kind] })
+		return opaque
+	})
+	e.schemas, e.unchecked = schemas.New(readable), map[schema.GroupVersionKind]error{}
 	for _, p := range in.config.Policy.All() {
 		e.matchers = append(e.matchers, p.Spec.MatchConstraints)
 	}
@@ -282,7 +276,7 @@ func (e *evaluator) decide(ctx context.Context, o *manifest.Object, explain bool
 	if e.operation != admissionv1.Delete {
 		out.invalid, out.undecodable = e.checkSchema(ctx, o)
 	}
-	if definition := e.defined[o.GroupVersionKind()]; definition != nil && e.schemas != nil {
+	if definition := e.defined[o.GroupVersionKind()]; definition != nil {
 		if out.Err = schemas.DefinitionError(ctx, definition); out.Err != nil {
 			return out // the API server does not serve the kind
 		}
@@ -355,7 +349,7 @@ func contentOf(o *manifest.Object) map[string]any {
 // checkSchema returns what the API server rejects of an object by the schema of its kind, and whether it cannot even decode the
 // object. It notes a kind that is not checked.
 func (e *evaluator) checkSchema(ctx context.Context, o *manifest.Object) (found diagnostic.List, undecodable bool) {
-	if e.schemas == nil || o.GroupVersionKind().Group == v1alpha1.GroupVersion.Group { // ours are reviewed below
+	if o.GroupVersionKind().Group == v1alpha1.GroupVersion.Group { // ours are reviewed below
 		return nil, false
 	}
 	content := contentOf(o)

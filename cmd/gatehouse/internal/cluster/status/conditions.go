@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
@@ -63,7 +64,7 @@ func compiled(o *outcome) metav1.Condition {
 }
 
 // isUsable reports whether the object as it was read has no errors.
-func (o *outcome) isUsable() bool { return o.Use == Current && o.Findings.Err() == nil }
+func (o *outcome) isUsable() bool { return o.Use == resolve.Current && o.Findings.Err() == nil }
 
 // findings returns the diagnostics of the object without their source, errors first.
 func (o *outcome) findings() []string {
@@ -85,13 +86,13 @@ func (o *outcome) findings() []string {
 // ready returns the condition Ready, or when to try again.
 func (v *view) ready(o *outcome) (metav1.Condition, time.Time) {
 	switch o.Use {
-	case Unused:
+	case resolve.Unused:
 		return condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.NotUsedReason,
 			"The object has errors, which the condition Compiled names, and there is no earlier version to use."), time.Time{}
-	case Previous:
+	case resolve.Previous:
 		return condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.PreviousVersionReason,
 			"The object has errors, which the condition Compiled names. The last version without errors is used."), time.Time{}
-	case Current:
+	case resolve.Current:
 	}
 	var waiting []string
 	var again time.Time
@@ -147,7 +148,7 @@ func waitingMessage(names []string) string {
 
 func (v *view) degraded(o *outcome) metav1.Condition {
 	var reasons, remarks []string
-	if o.Use == Previous {
+	if o.Use == resolve.Previous {
 		reasons = append(reasons, v1alpha1.PreviousVersionReason)
 		remarks = append(remarks, "the last version without errors is used, in place of the object as it is now")
 	}
@@ -170,7 +171,7 @@ func (v *view) degraded(o *outcome) metav1.Condition {
 	switch {
 	case len(reasons) > 0:
 		return condition(v1alpha1.DegradedCondition, metav1.ConditionTrue, reasons[0], joinRemarks(remarks))
-	case o.Use == Unused:
+	case o.Use == resolve.Unused:
 		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.NotUsedReason, "The object is not used, which the condition Ready explains.")
 	default:
 		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.HealthyReason, "There are no problems.")

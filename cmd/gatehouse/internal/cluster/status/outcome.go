@@ -24,23 +24,14 @@ type Object struct {
 	Generation int64
 }
 
-// Use says which version of an object is active.
-type Use = resolve.Use
-
-// The values of Use.
-const (
-	Current  = resolve.Current
-	Previous = resolve.Previous
-	Unused   = resolve.Unused
-)
-
 // Outcome is what became of an object in a replica.
 type Outcome struct {
 	Object
 
-	Use Use
+	// Use says which version of the object is active.
+	Use resolve.Use
 	// Findings are about the object as it was read, errors and warnings. Without an
-	// error Use is Current.
+	// error Use is resolve.Current.
 	Findings diagnostic.List
 	// Begins and Expires are when the object begins and ends to have an effect, zero for always and never.
 	Begins, Expires time.Time

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
@@ -30,39 +31,39 @@ func TestConditions(t *testing.T) {
 		wantEvents []string
 		inMessage  string // of Compiled or Degraded
 	}{
-		{"fine", Outcome{Use: Current}, healthy, nil, "There are no problems."},
-		{"warnings", Outcome{Use: Current, Findings: warning}, "Compiled True Warnings, Ready True InUse, Degraded True Warnings", nil, "warning: spec.rules[0]: matches nothing (hint: look)"},
+		{"fine", Outcome{Use: resolve.Current}, healthy, nil, "There are no problems."},
+		{"warnings", Outcome{Use: resolve.Current, Findings: warning}, "Compiled True Warnings, Ready True InUse, Degraded True Warnings", nil, "warning: spec.rules[0]: matches nothing (hint: look)"},
 		{
 			"what does nothing",
-			Outcome{Use: Current, Findings: diagnostic.List{{Severity: diagnostic.Warning, Source: "cluster", Field: "spec.match", Message: "matches nothing", NoEffect: true}}},
+			Outcome{Use: resolve.Current, Findings: diagnostic.List{{Severity: diagnostic.Warning, Source: "cluster", Field: "spec.match", Message: "matches nothing", NoEffect: true}}},
 			"Compiled True Warnings, Ready False NoEffect, Degraded True Warnings", nil, "spec.match: matches nothing",
 		},
-		{"what has expired", Outcome{Use: Current, Expires: time.Unix(1, 0)}, "Compiled True Compiled, Ready False NoEffect, Degraded False Healthy", nil, "There are no problems."},
-		{"what will expire", Outcome{Use: Current, Expires: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}, healthy, nil, "There are no problems."},
+		{"what has expired", Outcome{Use: resolve.Current, Expires: time.Unix(1, 0)}, "Compiled True Compiled, Ready False NoEffect, Degraded False Healthy", nil, "There are no problems."},
+		{"what will expire", Outcome{Use: resolve.Current, Expires: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}, healthy, nil, "There are no problems."},
 		{
 			"never used",
-			Outcome{Use: Unused, Findings: diagnostic.List{{Severity: diagnostic.Error, Message: "bad"}, warning[0]}},
+			Outcome{Use: resolve.Unused, Findings: diagnostic.List{{Severity: diagnostic.Error, Message: "bad"}, warning[0]}},
 			"Compiled False Invalid, Ready False NotUsed, Degraded False NotUsed",
 			[]string{"Warning Invalid SidecarProfile p: bad\nwarning: spec.rules[0]: matches nothing (hint: look)"},
 			"bad\nwarning: spec",
 		},
 		{
 			"not sent",
-			Outcome{Use: Current, NotSent: []string{"nobody sends configmaps"}},
+			Outcome{Use: resolve.Current, NotSent: []string{"nobody sends configmaps"}},
 			"Compiled True Compiled, Ready True InUse, Degraded True NotSent",
 			[]string{"Warning NotSent SidecarProfile p: nobody sends configmaps"},
 			"nobody sends configmaps",
 		},
 		{
 			"what it costs",
-			Outcome{Use: Current, Warnings: []string{"it matches every resource"}},
+			Outcome{Use: resolve.Current, Warnings: []string{"it matches every resource"}},
 			"Compiled True Compiled, Ready True InUse, Degraded True Warnings",
 			nil, "it matches every resource",
 		},
-		{"very many errors", Outcome{Use: Unused, Findings: long}, "Compiled False Invalid, Ready False NotUsed, Degraded False NotUsed", nil, "\nand 991 more"},
+		{"very many errors", Outcome{Use: resolve.Unused, Findings: long}, "Compiled False Invalid, Ready False NotUsed, Degraded False NotUsed", nil, "\nand 991 more"},
 		{
 			"a token where none should be",
-			Outcome{Use: Current, Findings: diagnostic.List{{Severity: diagnostic.Warning, Message: "gatehouse_ci_unq3zlo745dva5breddgfhhzitomcrrzpxtpo67a7xgobgi"}}},
+			Outcome{Use: resolve.Current, Findings: diagnostic.List{{Severity: diagnostic.Warning, Message: "gatehouse_ci_unq3zlo745dva5breddgfhhzitomcrrzpxtpo67a7xgobgi"}}},
 			"Compiled True Warnings, Ready True InUse, Degraded True Warnings", nil, "warning: gatehouse_…",
 		},
 	} {
@@ -101,7 +102,7 @@ func TestLeaderChanges(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fine, bad := w.create("AdmissionPolicy", "fine"), w.create("AdmissionPolicy", "bad")
 		r := report("1", fine)
-		r.Outcomes = append(r.Outcomes, invalid(bad, Unused, "bad"))
+		r.Outcomes = append(r.Outcomes, invalid(bad, resolve.Unused, "bad"))
 		r.Outcomes[0].NotSent = []string{"unsent"}
 		var all []*process
 		for _, name := range []string{"a", "b", "c"} {
@@ -139,7 +140,7 @@ func TestLeaderChanges(t *testing.T) {
 		// The one that was killed is waited for, and then it is not.
 		fine = w.edit(fine)
 		r = report("2", fine)
-		r.Outcomes = append(r.Outcomes, invalid(bad, Unused, "bad"))
+		r.Outcomes = append(r.Outcomes, invalid(bad, resolve.Unused, "bad"))
 		second.Use(r)
 		settle()
 		got := w.wantStatus(t, fine, "observed 2, Compiled True Compiled, Ready Unknown WaitingForReplicas, Degraded False Healthy")
@@ -268,7 +269,7 @@ func TestRate(t *testing.T) {
 		a.Use(report("2", objects...))
 		time.Sleep(5 * time.Second)
 		bad := Report{Digest: "3", Outcomes: report("2", objects[1:]...).Outcomes}
-		bad.Outcomes = append(bad.Outcomes, invalid(objects[0], Unused, "bad"))
+		bad.Outcomes = append(bad.Outcomes, invalid(objects[0], resolve.Unused, "bad"))
 		a.Use(bad)
 		time.Sleep(time.Second)
 		synctest.Wait()

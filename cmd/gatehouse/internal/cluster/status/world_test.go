@@ -27,6 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
@@ -227,13 +228,13 @@ func (p *process) leads() bool { return p.isLead.Load() }
 func report(digest string, objects ...Object) Report {
 	r := Report{Digest: digest}
 	for _, o := range objects {
-		r.Outcomes = append(r.Outcomes, Outcome{Object: o, Use: Current})
+		r.Outcomes = append(r.Outcomes, Outcome{Object: o, Use: resolve.Current})
 	}
 	return r
 }
 
 // invalid is an outcome with an error.
-func invalid(o Object, use Use, messages ...string) Outcome {
+func invalid(o Object, use resolve.Use, messages ...string) Outcome {
 	out := Outcome{Object: o, Use: use}
 	for _, m := range messages {
 		out.Findings = append(out.Findings, diagnostic.Diagnostic{Severity: diagnostic.Error, Source: "cluster", Object: o.Kind + "/" + o.Name, Field: "spec", Message: m})
