@@ -122,7 +122,7 @@ func (c *checker) rule(field string, rule *v1alpha1.ScopeRule) {
 			c.report(field+".nonResourceURLs", "excludes apiGroups, resources, resourceNames and namespaces", "make two rules")
 		}
 		c.names(field+".nonResourceURLs", rule.NonResourceURLs, most, func(url string) []string {
-			if beginning := strings.TrimSuffix(url, all); !strings.HasPrefix(url, "/") || strings.ContainsAny(beginning, "* ?#") {
+			if beginning := strings.TrimSuffix(url, all); url != all && !strings.HasPrefix(url, "/") || strings.ContainsAny(beginning, "* ?#") {
 				return []string{`a path begins with "/", and "*" may be its end`}
 			}
 			return nil

@@ -468,6 +468,8 @@ func mergeFlags(defaults, flags []string) []string {
 	for _, flag := range flags {
 		given[name(flag)] = true
 	}
+	// Of these two, kube-apiserver takes one.
+	given["--authorization-mode"] = given["--authorization-mode"] || given["--authorization-config"]
 	kept := slices.DeleteFunc(slices.Clone(defaults), func(flag string) bool { return given[name(flag)] })
 	return append(kept, flags...)
 }
