@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 )
 
 // TestGrant follows a Grant from before its start until it is removed: phase, condition and Events, each at its time.
@@ -17,7 +18,7 @@ func TestGrant(t *testing.T) {
 		prolonged := w.create("Grant", "prolonged")
 		began := time.Now()
 		outcome := Outcome{
-			Object: o, Use: Current, Gives: "oncall to jane",
+			Object: o, Use: resolve.Current, Gives: "oncall to jane",
 			Begins: began.Add(10*time.Minute + 1500*time.Millisecond), Expires: began.Add(20 * time.Minute), Remove: began.Add(time.Hour),
 		}
 		other := outcome
@@ -84,7 +85,7 @@ func TestGrantWithErrors(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
 		o := w.create("Grant", "g")
-		bad := invalid(o, Unused, "nobody has verified it")
+		bad := invalid(o, resolve.Unused, "nobody has verified it")
 		bad.Expires = time.Now().Add(time.Hour)
 		a := w.start(t, "a")
 		a.Use(Report{Digest: "1", Outcomes: []Outcome{bad}})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 )
 
 // auditAge is how old the time of an audit may be in a status whose numbers stay the same.
@@ -99,7 +100,7 @@ func (w *writer) wanted(v *view, o *outcome, found *fields) (*fields, time.Time)
 	case "SidecarProfile":
 		f.Pods = w.pods(o.Name, found.Pods)
 	case grantKind:
-		if o.Use == Current {
+		if o.Use == resolve.Current {
 			f.Phase = (&v1alpha1.GrantSpec{NotBefore: metav1.NewTime(o.Begins), ExpiresAt: metav1.NewTime(o.Expires)}).PhaseAt(v.now)
 		}
 	}
