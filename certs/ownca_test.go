@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -103,6 +104,41 @@ func TestOwnCAWithoutStore(t *testing.T) {
 	store.broken = nil
 	if o.reconcile(t.Context()); o.Healthy() != nil || !o.IsReconciled() {
 		t.Error(o.Healthy())
+	}
+}
+
+// TestMissingRightIsReported: once, from the second round on, because an install may be about to grant it, and once when it is there.
+func TestMissingRightIsReported(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "gatehouse-ca", errors.New("no"))
+	for name, test := range map[string]struct {
+		rounds []error
+		want   []string
+	}{
+		"never missing":  {[]error{nil, nil}, nil},
+		"granted soon":   {[]error{forbidden, nil, nil}, nil},
+		"granted late":   {[]error{forbidden, forbidden, nil, nil}, []string{ReasonStoreFailed, ReasonStoreAvailable}},
+		"granted later":  {[]error{forbidden, forbidden, forbidden, forbidden, nil, nil}, []string{ReasonStoreFailed, ReasonStoreAvailable}},
+		"missing twice":  {[]error{forbidden, forbidden, nil, forbidden, nil, forbidden, forbidden}, []string{ReasonStoreFailed, ReasonStoreAvailable, ReasonStoreFailed}},
+		"something else": {[]error{errors.New("away"), nil}, []string{ReasonStoreFailed}},
+	} {
+		c, store := newClock(), &brokenStore{}
+		var got []string
+		o := newOwnCA(t, store, c, func(cfg *OwnCAConfig) {
+			cfg.Notify = func(e Event) {
+				if e.Reason == ReasonStoreFailed || e.Reason == ReasonStoreAvailable {
+					got = append(got, e.Reason)
+				}
+			}
+		})
+		for _, err := range test.rounds {
+			store.broken = err
+			c.advance(time.Second)
+			o.reconcile(t.Context())
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: it reports %q, want %q", name, got, test.want)
+		}
 	}
 }
 

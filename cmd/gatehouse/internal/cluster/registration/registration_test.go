@@ -17,13 +17,16 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	manifest "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
@@ -190,16 +193,22 @@ func (*fakeCA) Changed() <-chan struct{}                                        
 type patches struct {
 	list   []string
 	status int
+	// first are the statuses of the first answers.
+	first []int
 }
 
 func (p *patches) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	p.list = append(p.list, r.Method+" "+r.URL.Path+"?"+r.URL.RawQuery+" "+string(body))
-	text := `{"kind":"Status","apiVersion":"v1","status":"Success"}`
-	if p.status != http.StatusOK {
-		text = fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":%d}`, p.status)
+	text, status := `{"kind":"Status","apiVersion":"v1","status":"Success"}`, p.status
+	if len(p.first) > 0 {
+		status, p.first = p.first[0], p.first[1:]
 	}
-	return &http.Response{StatusCode: p.status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text))}, err
+	if status != http.StatusOK {
+		reason := map[int]string{http.StatusConflict: "Conflict", http.StatusForbidden: "Forbidden"}[status]
+		text = fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, status)
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text))}, err
 }
 
 // A patch has the resourceVersion that was read, all that is desired, and what it owns already: it takes nothing away.
@@ -295,6 +304,59 @@ func TestWriterPatches(t *testing.T) {
 			t.Errorf("the hint is %q, want %q", hint, want)
 		}
 		c, needs = before, all
+	}
+}
+
+// TestMissingRightIsReported: once, from the second failure on, because an install may be about to grant it, and once when it is there.
+func TestMissingRightIsReported(t *testing.T) {
+	t.Parallel()
+	const failed, again = certs.ReasonWriteFailed, "again"
+	for name, test := range map[string]struct {
+		first []int
+		want  []string
+	}{
+		"never missing":  {nil, nil},
+		"granted soon":   {[]int{403}, nil},
+		"granted late":   {[]int{403, 403}, []string{failed, again}},
+		"granted later":  {[]int{403, 403, 403, 403}, []string{failed, again}},
+		"a conflict":     {[]int{409, 409, 409}, nil},
+		"something else": {[]int{500}, []string{failed, again}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				api := &patches{status: http.StatusOK, first: test.first}
+				client, err := certs.NewClient(&rest.Config{Host: "http://localhost", Transport: api})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ours := newCA(t)
+				r := NewReader(ReaderConfig{Names: []string{"gatehouse"}, Hosts: []string{host}})
+				var got []string
+				w := NewWriter(WriterConfig{Client: client, Reader: r, Notify: func(e certs.Event) {
+					switch {
+					case e.Err != nil:
+						got = append(got, e.Reason)
+					case strings.HasSuffix(e.Message, "can be written again"):
+						got = append(got, again)
+					}
+				}})
+				w.Publish(&fakeCA{Authority: ours, leaf: leafOf(t, ours, host)})
+				c := validating(nil, []byte("theirs"))
+				c.ResourceVersion = "7"
+				r.update(1, newObject(c))
+				queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[target](firstRetry, lastRetry))
+				var working sync.WaitGroup
+				working.Go(func() { w.work(t.Context(), queue) })
+				queue.Add(target{Validating, "gatehouse"})
+				time.Sleep(time.Minute)
+				queue.ShutDown()
+				working.Wait()
+				if !slices.Equal(got, test.want) || len(api.first) > 0 {
+					t.Errorf("it reports %q, want %q; left are %v", got, test.want, api.first)
+				}
+			})
+		})
 	}
 }
 
