@@ -306,6 +306,44 @@ func (m *managedInstall) isRestored(t *testing.T) {
 	}
 }
 
+// isGuardedAtTheMost writes all webhooks of a kind with as many rules as one may have, and as many names of resources in them. What the expressions
+// of the guard may cost must be enough for these too, and find a rule that is too wide among them.
+func (m *managedInstall) isGuardedAtTheMost(t *testing.T, patch func(kind, text string) error) {
+	t.Helper()
+	const (
+		rules, resources = 64, 500 / 64
+		selector         = `{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["gatehouse-system","kube-node-lease","kube-system"]}]}`
+	)
+	for kind, webhooks := range map[string][]int{"mutatingwebhookconfigurations": {2, 3}, "validatingwebhookconfigurations": {0, 1}} {
+		for last, admitted := range map[string]bool{
+			ruleOf("last.example.org", "last"):                      true,
+			ruleOf("last.example.org", "*"):                         false,
+			ruleOf(`last.example.org","`, `pods/status","secrets`):  false,
+			ruleOf(`last.example.org","*`, "pods"):                  false,
+			ruleOf(`a.example.org","b.example.org`, `c/*","d/exec`): true,
+		} {
+			var operations []string
+			for _, i := range webhooks {
+				all := make([]string, 0, rules)
+				for n := range rules - 1 {
+					names := make([]string, resources)
+					for k := range names {
+						names[k] = fmt.Sprintf("resources-with-a-long-name-%d-%d/status", n, k)
+					}
+					all = append(all, ruleOf(fmt.Sprintf("group-%d-with-a-long-name.of.some.project.example.org", n), strings.Join(names, `","`)))
+				}
+				operations = append(operations,
+					fmt.Sprintf(`{"op":"add","path":"/webhooks/%d/namespaceSelector","value":%s}`, i, selector),
+					fmt.Sprintf(`{"op":"add","path":"/webhooks/%d/rules","value":[%s,%s]}`, i, strings.Join(all, ","), last))
+			}
+			err := patch(kind, "["+strings.Join(operations, ",")+"]")
+			if admitted && err != nil || !admitted && (err == nil || !strings.Contains(err.Error(), "denied request: Gatehouse may have sent wildcards")) {
+				t.Errorf("%s, %d rules with %s: admitted should be %t, got %v", kind, rules, last, admitted, err)
+			}
+		}
+	}
+}
+
 // isGuarded tries with the token of the account what it is not for.
 func (m *managedInstall) isGuarded(t *testing.T) {
 	t.Helper()
@@ -399,6 +437,7 @@ func (m *managedInstall) isGuarded(t *testing.T) {
 			}
 		}
 	}
+	m.isGuardedAtTheMost(t, patch)
 	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(t.Context(), "gatehouse-registration", types.JSONPatchType,
 		[]byte(`[{"op":"remove","path":"/spec"}]`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}); !apierrors.IsForbidden(err) {
 		t.Errorf("the account changes the guard: got %v", err)

@@ -131,8 +131,8 @@ func Compile(spec Spec) (*Set, error) {
 		},
 		selectors:  matching.NewSelectors(),
 		previous:   map[exceptedPolicy]*compiledPolicy{},
-		keepBroken: spec.KeepBroken,
-		stop:       spec.Stop,
+		keepBroken: spec.KeepBroken, followsParams: spec.FollowsParams,
+		stop: spec.Stop,
 	}
 	if c.set.objects == nil {
 		c.set.objects = matching.Nothing{}
@@ -183,6 +183,8 @@ type compilation struct {
 	// conditions are those of exceptions of which the same holds.
 	conditions map[string]*exceptionConditions
 	keepBroken bool
+	// followsParams is that of the Spec.
+	followsParams bool
 	// stop is that of the spec.
 	stop func() error
 	// broken is how many errors are in expressions and exceptions, which need not

@@ -75,6 +75,9 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 // checkParams warns about params that are not there now, if they are looked for in
 // one place.
 func (c *compilation) checkParams(d validation.Reporter, p *matching.Params) {
+	if c.followsParams {
+		return
+	}
 	for _, missing := range p.Missing(c.set.objects, nil) {
 		d.Warnf(field.NewPath("spec", "paramRef"), `parameterNotFoundAction is "Deny"`, "there is no %s, so requests that the policy matches are denied", missing.What())
 	}

@@ -128,6 +128,9 @@ type Spec struct {
 	// warnings, as errors. Without it they are Compile's error. With it, conditions
 	// of exceptions that do nothing are not compiled.
 	KeepBroken bool
+	// FollowsParams leaves out warnings of params that do not exist: the caller reports Set.MissingParams, as long as it
+	// has some.
+	FollowsParams bool
 	// Option is for all expressions, and may be nil.
 	Option celbound.Option
 	// Stop returns an error once Compile is to end, as a context's Err does. Compile calls

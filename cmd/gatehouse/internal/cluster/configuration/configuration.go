@@ -80,6 +80,7 @@ func (u *Active) activate(of *resolve.Resolution) {
 	if of.Clustered {
 		kept := *c
 		kept.Policy.Previous, kept.Mutation.Previous = nil, nil // they would keep Sets in memory
+		kept.Policy.FollowsParams = false                       // a binding that is applied is checked by itself
 		u.Config.Store(&kept)
 		u.Metrics.CustomResources(counts(of))
 	}

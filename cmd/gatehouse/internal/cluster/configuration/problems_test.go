@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/status"
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
@@ -67,6 +68,61 @@ func TestProblems(t *testing.T) {
 	}
 	if got := p.deniedIn(now.Add(2 * denialLife)); len(got) > 0 {
 		t.Errorf("after a while there are %d", len(got))
+	}
+}
+
+// TestMissingParamsAreLoggedOnce: by the line that names what is denied, and no other.
+func TestMissingParamsAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	s := serveDirectory(t, nil)
+	s.log.Take()
+	s.change(t, func() {
+		s.write(t, "params.yaml", strings.Replace(policyDocument("limited"), "validationActions: [Deny]", "paramKind: {apiVersion: v1, kind: ConfigMap}", 1)+`
+---
+apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicyBinding
+metadata: {name: limited}
+spec: {policyName: limited, validationActions: [Deny], paramRef: {name: limits, namespace: shop, parameterNotFoundAction: Deny}}
+`)
+	})
+	s.checkParams()
+	if text := s.log.Take(); strings.Count(text, "limits") != 1 || strings.Count(text, `there is no ConfigMap \"limits\" in namespace \"shop\"`) != 1 {
+		t.Errorf("the log has %s", text)
+	}
+}
+
+// TestIgnoredDocuments: with a cluster, what is looked up there and stands in the directory too has a warning each.
+func TestIgnoredDocuments(t *testing.T) {
+	t.Parallel()
+	s := serveDirectory(t, nil)
+	s.write(t, "namespaces.yaml", `{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: lab}}
+`)
+	s.write(t, "params.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: limits, namespace: shop}}\n")
+	s.write(t, "roles.yaml", "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: reader}, rules: []}\n")
+	documents, found := s.Read()
+	if err := found.Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.log.Take()
+	s.warnIgnored(documents)
+	if text := s.log.String(); text != "" {
+		t.Errorf("without a cluster the log has %s", text)
+	}
+	s.Cluster = new(cluster.Cluster)
+	s.warnIgnored(documents)
+	text := s.log.Take()
+	for _, want := range []string{
+		`"source":"namespaces.yaml#1","object":"Namespace/shop"`, `"source":"namespaces.yaml#2","object":"Namespace/lab"`,
+		`"source":"params.yaml","object":"ConfigMap/limits"`, `"source":"roles.yaml","object":"ClusterRole/reader"`,
+	} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("there is no line with %s", want)
+		}
+	}
+	if n := strings.Count(text, "is ignored: with a cluster, params, namespaces and RBAC are read from the cluster"); n != 4 || strings.Count(text, "\n") != 4 {
+		t.Errorf("%d of these lines are about ignored documents:\n%s", n, text)
 	}
 }
 

@@ -334,7 +334,7 @@ func (r *Reconciler) prepare(ctx context.Context, merged *config.Config, newServ
 	if before := r.Current.Snapshot.Load(); before != nil {
 		merged.Policy.Previous, merged.Mutation.Previous = before.Policy, before.Mutation
 	}
-	merged.Policy.KeepBroken = true
+	merged.Policy.KeepBroken, merged.Policy.FollowsParams = true, true
 	merged.Authn.ScopesEnforced = r.ScopesEnforced
 	return lookups{cluster: view, identities: identities}, nil
 }
