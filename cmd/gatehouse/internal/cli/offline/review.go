@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/internal/jsonout"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -216,7 +217,7 @@ func (r *reviewer) one(ctx context.Context, text []byte, where string) error {
 			return err
 		}
 	}
-	if _, err := r.out.Write(answer); err != nil {
+	if _, err := r.out.Write(jsonout.Escape(answer)); err != nil {
 		return err
 	}
 	return r.out.WriteByte('\n')
