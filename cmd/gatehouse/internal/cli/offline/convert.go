@@ -3,6 +3,7 @@ package offline
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ import (
 // convertFlags are the flags of convert.
 type convertFlags struct {
 	manifestFlags
+	cluster           cli.ClusterFlags
 	output, directory string
 	partial           bool
 	actions           []string
@@ -32,7 +34,7 @@ type convertFlags struct {
 func NewConvertCommand(s cli.Streams) *cobra.Command {
 	var f convertFlags
 	cmd := &cobra.Command{
-		Use:   "convert FILE|DIR... [-k DIR]...",
+		Use:   "convert FILE|DIR...|--context NAME [-k DIR]...",
 		Short: "Convert policies of Kyverno and Gatekeeper",
 		Long: `Convert translates policies of other programs into those that Gatehouse decides by:
 
@@ -50,6 +52,9 @@ it was converted, in what the policy differs, and which construct has no transla
 its file and line and what to write instead. A rule that cannot be converted as a whole is
 left out. With --partial, rules are written without parts whose absence makes the policy
 refuse or warn about more, and never less.
+
+With --context, --kubeconfig or --in-cluster, the policies, exceptions, templates and
+constraints of that cluster are converted.
 
 The files of a kyverno-test.yaml are read from where it is. Hidden directories such as
 .kyverno-test are read only if they are named.
@@ -72,19 +77,20 @@ Exit codes: 0 everything was converted, with differences or without; 1 something
   gatehouse convert require-labels.yaml --actions Deny > config/require-labels.yaml
 
   # what is active in a cluster
-  kubectl get clusterpolicies,policyexceptions -A -o yaml | gatehouse convert - -o dir --directory config`,
-		RunE: func(*cobra.Command, []string) error {
+  gatehouse convert --context prod -o dir --directory config`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			options, err := f.options()
 			if err != nil {
 				return err
 			}
-			return f.convert(s, options)
+			return f.convert(cmd.Context(), s, options)
 		},
 	}
 	f.command = cmd.Name()
 	f.namespace = "default"
 	addFiles(cmd, &f.files, &f.kustomizations, "policies and tests, or - for standard input, which is read without either")
 	flags := cmd.Flags()
+	f.cluster.Add(cmd)
 	cli.AddOutputFlag(cmd, &f.output, "yaml", "dir", "table", "json")
 	flags.StringVar(&f.directory, "directory", "", "directory of -o dir, which is created")
 	flags.BoolVar(&f.partial, "partial", false, "write rules that can be converted in part only, if they refuse more then")
@@ -110,12 +116,14 @@ func (f *convertFlags) options() (convert.Options, error) {
 		return options, errors.New("--directory is required with -o dir: the directory to write to")
 	case f.output != "dir" && f.directory != "":
 		return options, errors.New("--directory is for -o dir")
+	case f.cluster.Given() && len(f.files)+len(f.kustomizations) > 0:
+		return options, errors.New("files and a cluster exclude each other (hint: convert exceptions together with the policies that they name)")
 	}
-	return options, nil
+	return options, f.cluster.Check()
 }
 
 // convert converts what is read, and writes the result.
-func (f *convertFlags) convert(s cli.Streams, options convert.Options) error {
+func (f *convertFlags) convert(ctx context.Context, s cli.Streams, options convert.Options) error {
 	workloads, err := manifest.NewWorkloads()
 	if err != nil {
 		return err
@@ -127,7 +135,7 @@ func (f *convertFlags) convert(s cli.Streams, options convert.Options) error {
 		}
 		return manifest.Read(name, text, workloads), nil
 	}
-	objects, err := f.objects(s)
+	objects, err := f.objects(ctx, s, workloads)
 	if err != nil {
 		return err
 	}
@@ -146,15 +154,25 @@ func (f *convertFlags) convert(s cli.Streams, options convert.Options) error {
 }
 
 // objects returns what is to be converted.
-func (f *convertFlags) objects(s cli.Streams) ([]*manifest.Object, error) {
-	f.lenient = true
-	sources, err := f.read(s.In)
-	if err != nil {
-		return nil, err
-	}
+func (f *convertFlags) objects(ctx context.Context, s cli.Streams, workloads *manifest.Workloads) ([]*manifest.Object, error) {
 	var read []*manifest.Object
-	for _, source := range sources {
-		read = append(read, source.Objects...)
+	if f.cluster.Given() {
+		access, err := f.cluster.Connect("name files")
+		if err != nil {
+			return nil, err
+		}
+		if read, err = readCluster(ctx, access, workloads); err != nil {
+			return nil, err
+		}
+	} else {
+		f.lenient = true
+		sources, err := f.read(s.In)
+		if err != nil {
+			return nil, err
+		}
+		for _, source := range sources {
+			read = append(read, source.Objects...)
+		}
 	}
 	var objects []*manifest.Object
 	var unreadable []error
