@@ -224,6 +224,8 @@ func (d *defined) withStatus(t *testing.T, stored *unstructured.Unstructured) *u
 	case "PolicyException":
 	case "AccessToken":
 		status["lastUsed"] = now
+	case "Grant":
+		status["phase"] = "Active"
 	}
 	stored.Object["status"] = status
 	_, err := d.of(stored).UpdateStatus(t.Context(), stored, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
@@ -252,11 +254,12 @@ const (
 	smallException = `{kind: PolicyException, metadata: {name: small, namespace: gatehouse-system}, spec: {reason: because, policies: [{name: small}], match: {namespaces: [shop]}}}`
 	smallToken     = `{kind: AccessToken, metadata: {name: small}, spec: {expiresAt: "2036-01-01T00:00:00Z", user: {username: robot, groups: [robots]},
   sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08}}`
+	smallGrant      = `{kind: Grant, metadata: {name: small}, spec: {subject: {user: jane}, groups: [oncall], expiresAt: "2036-01-01T00:00:00Z"}}`
 	smallRevocation = `{kind: TokenRevocation, metadata: {name: small}, spec: {user: jane, issuedBefore: "2026-01-01T00:00:00Z"}}`
 )
 
 func smallObjects() []string {
-	return []string{smallProfile, smallPolicy, smallBinding, smallException, smallToken, smallRevocation}
+	return []string{smallProfile, smallPolicy, smallBinding, smallException, smallToken, smallRevocation, smallGrant}
 }
 
 // testRefused creates what the schemas refuse, and compares the messages.
@@ -389,6 +392,7 @@ func (d *defined) testColumns(t *testing.T) {
 		"AdmissionPolicyBinding": {`NAME +READY +REASON +DEGRADED +POLICY +DENY +WARN +AUDIT +AGE`, `small +True +InUse +False +small +Deny +Audit +[0-9]+s`},
 		"PolicyException":        {`NAME +READY +REASON +DEGRADED +EXPIRES +AGE`, `small +True +InUse +False +[0-9]+s`},
 		"AccessToken":            {`NAME +READY +REASON +DEGRADED +USER +EXPIRES +LAST USED +AGE`, `small +True +InUse +False +robot +2036-01-01T00:00:00Z +[0-9]+s +[0-9]+s`},
+		"Grant":                  {`NAME +READY +REASON +DEGRADED +PHASE +USER +GROUPS +EXPIRES +AGE`, `small +True +InUse +False +Active +jane +\["oncall"\] +2036-01-01T00:00:00Z +[0-9]+s`},
 		"TokenRevocation":        {`NAME +READY +REASON +DEGRADED +USER +ISSUED BEFORE +AGE`, `small +True +InUse +False +jane +2026-01-01T00:00:00Z +[0-9]+s`},
 	}
 	for _, text := range smallObjects() {
@@ -411,7 +415,7 @@ func (d *defined) testNames(t *testing.T) {
 		d.store(t, object(t, text))
 	}
 	for short, resource := range map[string]string{
-		"ghsp": "sidecarprofile", "ghap": "admissionpolicy", "ghapb": "admissionpolicybinding", "ghpe": "policyexception", "ghat": "accesstoken", "ghtr": "tokenrevocation",
+		"ghsp": "sidecarprofile", "ghap": "admissionpolicy", "ghapb": "admissionpolicybinding", "ghpe": "policyexception", "ghat": "accesstoken", "ghtr": "tokenrevocation", "ghg": "grant",
 	} {
 		if got := d.run(t, "get", "--namespace", system, short, "--output", "name"); got != resource+".gatehouse.dev/small\n" {
 			t.Errorf("kubectl get %s shows %q", short, got)

@@ -33,7 +33,7 @@ func TestRoles(t *testing.T) {
 	aggregated := map[string][]string{
 		"view":  {"admissionpolicies", "admissionpolicybindings", "policyexceptions", "sidecarprofiles"},
 		"edit":  {"admissionpolicies", "admissionpolicybindings", "sidecarprofiles"},
-		"admin": {"accesstokens", "tokenrevocations"},
+		"admin": {"accesstokens", "grants", "tokenrevocations"},
 	}
 	for to, resources := range aggregated {
 		var got []string

@@ -237,7 +237,7 @@ func (f *grantRevokeFlags) revoke(ctx context.Context, s cli.Streams, names []st
 	case done && f.dryRun:
 		_, _ = io.WriteString(s.Err, "nothing was changed\n") // a remark
 	case done:
-		_, _ = io.WriteString(s.Err, "servers give the groups for some seconds at most; "+authn.CachedLonger+"\n") // a remark
+		_, _ = io.WriteString(s.Err, "servers stop giving the groups within seconds; "+authn.CachedLonger+"\n") // a remark
 	}
 	return cli.Worst(problems)
 }
