@@ -209,14 +209,17 @@ func (c *check) mismatch(path string, value any, want string) {
 		if kind == "a boolean" {
 			hint += ": YAML reads yes, no, on, off, y and n as booleans"
 		}
-	case kind == "a string" && !c.isSecret(path) && isWithoutQuotes(value, want):
-		hint = "remove the quotes"
+	case kind == "a string" && !c.isSecret(path) && IsWithoutQuotes(value, want):
+		hint = QuotesHint
 	}
 	c.report(path, fmt.Sprintf("%sis %s, expected %s", subject, kind, want), hint)
 }
 
-// isWithoutQuotes reports whether a text in quotes would be what is expected without them.
-func isWithoutQuotes(value any, want string) bool {
+// QuotesHint is the hint for a value that would be right without quotes.
+const QuotesHint = "remove the quotes"
+
+// IsWithoutQuotes reports whether a text would be what is expected, "an integer", "a number" or "true or false", without its quotes.
+func IsWithoutQuotes(value any, want string) bool {
 	text, _ := value.(string)
 	var err error
 	switch want {

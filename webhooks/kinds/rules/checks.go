@@ -179,7 +179,7 @@ func port(c *checker, path string, v reflect.Value) {
 		c.messages(path, strconv.FormatInt(v.Int(), 10), validation.IsValidPortNum(int(v.Int())))
 	case p.Type == intstr.String && p.StrVal != "" && strings.Trim(p.StrVal, "0123456789") == "":
 		if !c.placeholder(path) {
-			c.report(path, "remove the quotes", quoted(p.StrVal)+" is a name, and the name of a port has a letter")
+			c.report(path, strict.QuotesHint, quoted(p.StrVal)+" is a name, and the name of a port has a letter")
 		}
 	case p.Type == intstr.String:
 		c.messages(path, p.StrVal, validation.IsValidPortName(p.StrVal))

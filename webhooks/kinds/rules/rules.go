@@ -281,7 +281,8 @@ func differ(keys []string) rule {
 			}
 			text := strings.Join(values, ", ")
 			if k, twice := first[text]; twice {
-				c.invalid(at, "%s is given twice, first in %s", quoted(text), strict.Element(path, k))
+				shown := slices.DeleteFunc(values, func(v string) bool { return v == "" }) // which is the default
+				c.invalid(at, "%s is given twice, first in %s", quoted(strings.Join(shown, ", ")), strict.Element(path, k))
 				continue
 			}
 			first[text] = i

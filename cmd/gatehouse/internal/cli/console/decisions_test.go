@@ -314,3 +314,40 @@ func TestNewestAreKept(t *testing.T) {
 		t.Errorf("%d rows, dropped %t, the newest of %s", len(l.rows), l.isDropped, l.rows[len(l.rows)-1].Time)
 	}
 }
+
+// A violation is shown once: the policy with its rules, and what the answer says about it below.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	denied := func(name, rule string) cause { return cause{"AdmissionPolicy", name, rule, "refused"} }
+	for name, c := range map[string]struct {
+		row  row
+		want []reason
+	}{
+		"nothing": {row{}, nil},
+		"one violation": {
+			row{Message: "AdmissionPolicy 'a' denied request: no label", Causes: []cause{denied("a", "label")}},
+			[]reason{{"AdmissionPolicy", "a", "refused", []string{"label"}, []string{"no label"}}},
+		},
+		"several of two policies": {
+			row{
+				Message: "3 violations: 1. AdmissionPolicy 'a' denied request: no label\n2. AdmissionPolicy 'b' with binding 'a' denied request: x: y\n3. AdmissionPolicy 'a' denied request: no team",
+				Causes:  []cause{denied("a", "label"), denied("a", "team"), denied("b", "")},
+			},
+			[]reason{
+				{"AdmissionPolicy", "a", "refused", []string{"label", "team"}, []string{"no label", "no team"}},
+				{"AdmissionPolicy", "b", "refused", nil, []string{"x: y"}},
+			},
+		},
+		"a warning of nobody": {
+			row{Warnings: []string{"deprecated"}, Causes: []cause{{"SidecarProfile", "logs", "", "injected"}}},
+			[]reason{{"SidecarProfile", "logs", "injected", nil, nil}, {Texts: []string{"deprecated"}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := c.row.Reasons(); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -74,18 +74,20 @@ func (r *row) Reasons() (all []reason) {
 	}
 	var rest reason
 	for _, line := range r.Messages() {
-		of := &rest
+		// A line begins with the policy, and may name its binding behind it.
+		of, text, first := &rest, line, len(line)
 		for i := range all {
 			for _, quote := range []string{"'", `"`} {
-				if _, behind, named := strings.Cut(line, quote+all[i].Name+quote); named && of == &rest {
-					of = &all[i]
-					if _, text, found := strings.Cut(behind, ": "); found {
-						line = text
+				name := quote + all[i].Name + quote
+				if at := strings.Index(line, name); at >= 0 && at < first {
+					of, first = &all[i], at
+					if _, behind, found := strings.Cut(line[at+len(name):], ": "); found {
+						text = behind
 					}
 				}
 			}
 		}
-		of.Texts = append(of.Texts, line)
+		of.Texts = append(of.Texts, text)
 	}
 	if len(rest.Texts) > 0 {
 		all = append(all, rest)

@@ -119,6 +119,18 @@ func TestCheck(t *testing.T) {
 		},
 		{"restart policy", head + "spec: {restartPolicy: never, containers: [{name: a, image: b}]}", []string{`spec.restartPolicy: "never" is invalid: must be "Always", "Never" or "OnFailure" (hint: did you mean "Never"?)`}},
 		{"hostPort 0", head + "spec: {containers: [{name: a, image: a, ports: [{containerPort: 1, hostPort: 0}]}]}", nil},
+		{"quotes", head + "spec: {hostNetwork: \"true\", terminationGracePeriodSeconds: \"5\", containers: [{name: a, image: a, livenessProbe: {httpGet: {port: \"13133\"}}}]}", []string{
+			`spec.containers[0].livenessProbe.httpGet.port: "13133" is a name, and the name of a port has a letter (hint: remove the quotes)`,
+			`spec.hostNetwork: "true" is a string, expected true or false (hint: remove the quotes)`,
+			`spec.terminationGracePeriodSeconds: "5" is a string, expected an integer (hint: remove the quotes)`,
+		}},
+		{"twice", head + "spec: {containers: [{name: a, image: b}, {name: a, image: b}], volumes: [{name: v}, {name: v}]}", []string{
+			`spec.containers[1].name: "a" is given twice, first in spec.containers[0]`, `spec.volumes[1].name: "v" is given twice, first in spec.volumes[0]`,
+		}},
+		{"twice by two keys", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{name: a, port: 80}, {name: b, port: 80, protocol: UDP}, {name: c, port: 80}]}", []string{
+			`spec.ports[2].port: "80" is given twice, first in spec.ports[0]`,
+		}},
+		{"twice, where that is allowed", head + "spec: {containers: [{name: a, image: b, env: [{name: A}, {name: A}], ports: [{containerPort: 80}, {containerPort: 80}]}]}", nil},
 		{"quantity", head + "spec: {containers: [{name: a, image: a, resources: {limits: {cpu: many}}}]}", []string{`spec.containers[0].resources.limits.cpu: "many" is invalid: must be a quantity`}},
 		{"annotation that is no string", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, annotations: {a: 1}}", []string{`metadata.annotations.a: the value is a number, expected a string`}},
 		{"label value", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, labels: {ok: a b}}", []string{
@@ -133,6 +145,9 @@ func TestCheck(t *testing.T) {
 				`spec.size: invalid value: 0: spec.size in body should be greater than or equal to 1`,
 			},
 		},
+		{"quotes in a widget", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: \"3\"}", []string{
+			`spec.size: invalid value: "string": spec.size in body must be of type integer: "string" (hint: remove the quotes)`,
+		}},
 		{"rule of a widget", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 11}", []string{`spec: invalid value: size must be at most most`}},
 		{"nulls", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w, labels: null, creationTimestamp: null}\nspec: {size: 3, color: null, most: null, parts: null, env: [{name: a, value: null}]}", nil},
 		{

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 )
 
 // names is a configuration in which the names of ConfigMaps matter.
@@ -90,5 +91,40 @@ func TestRunHasNoHalfResults(t *testing.T) {
 	runner.Compile = func(Variant) (*webhooks.Snapshot, error) { return nil, broken }
 	if results, err := runner.Run(t.Context(), all); !errors.Is(err, broken) || results != nil || !strings.Contains(err.Error(), "good/a") {
 		t.Errorf("without a configuration: %v, %v", results, err)
+	}
+}
+
+// TestLeftOut says which mutating policies tests leave out that list their policies.
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+	var mutating mutation.Spec
+	for _, name := range []string{"labels", "images"} {
+		p := mutation.Policy{}
+		p.Name = name
+		mutating.Policies = append(mutating.Policies, p)
+	}
+	for name, c := range map[string]struct {
+		policies []string
+		want     string
+	}{
+		"all apply":        {[]string{""}, ""},
+		"one is left out":  {[]string{"", "policies: [p, labels]"}, "tests that list their policies leave out the mutating ones that they do not list (images): t1"},
+		"all are left out": {[]string{"policies: [p]", "policies: []"}, "tests that list their policies leave out the mutating ones that they do not list (images, labels): t0, t1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := map[string]string{}
+			for i, policies := range c.policies {
+				files[fmt.Sprintf("%d.yaml", i)] = fmt.Sprintf("apiVersion: gatehouse.dev/v1alpha1\nkind: Test\nmetadata: {name: t%d}\n%s\n"+
+					"cases: [{name: a, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}, expect: {verdict: Allowed}}]\n", i, policies)
+			}
+			cases, found := Load([]string{write(t, files)}, false)
+			if len(found) > 0 {
+				t.Fatal(found)
+			}
+			if got := LeftOut(&mutating, cases); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
 	}
 }
