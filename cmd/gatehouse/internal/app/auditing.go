@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
@@ -29,8 +26,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/openreports"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
-	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -156,7 +151,7 @@ func (a *auditing) active() *background.Active {
 		a.of, a.fingerprint, a.policies = c, fingerprint(c), policies(c)
 	}
 	return &background.Active{
-		Fingerprint: a.fingerprint, Policies: a.policies, Concerns: func(name string, of *audit.Coverage) bool { return concerns(c, name, of) },
+		Fingerprint: a.fingerprint, Policies: a.policies,
 		Audit: func(ctx context.Context, sink audit.Sink, pace func(context.Context, time.Duration) error) (*audit.Outcome, error) {
 			return a.run(ctx, c, s, sink, pace)
 		},
@@ -187,34 +182,4 @@ func policies(c *config.Config) []openreports.Policy {
 		all = append(all, openreports.Policy{Kind: o.Kind, Name: o.GetName()})
 	}
 	return all
-}
-
-// concerns reports whether an AdmissionPolicy matches a resource, itself or by the pod template in it.
-func concerns(c *config.Config, name string, of *audit.Coverage) bool {
-	i := slices.IndexFunc(c.Policy.AdmissionPolicies, func(p policy.AdmissionPolicy) bool { return p.Name == name })
-	if i < 0 || c.Policy.AdmissionPolicies[i].Spec.MatchConstraints == nil {
-		return false
-	}
-	rules := c.Policy.AdmissionPolicies[i].Spec.MatchConstraints.ResourceRules
-	matches := func(r schema.GroupResource) bool {
-		return slices.ContainsFunc(rules, func(rule admissionregistrationv1.NamedRuleWithOperations) bool {
-			return names(rule.APIGroups, r.Group) && (r.Resource == "*" || names(rule.Resources, r.Resource))
-		})
-	}
-	if matches(of.GroupResource()) {
-		return true
-	}
-	kinds, err := workload.New(workload.FromAPI(c.Workloads()))
-	if err != nil {
-		return false // then the configuration would not be active
-	}
-	_, hasPods := kinds.Template(of.Group, of.Kind)
-	return hasPods && matches(schema.GroupResource{Resource: "pods"})
-}
-
-// names reports whether a list of a rule has a name.
-func names(list []string, name string) bool {
-	return slices.ContainsFunc(list, func(one string) bool {
-		return one == "*" || one == "*/*" || one == name || strings.TrimSuffix(one, "/*") == name
-	})
 }

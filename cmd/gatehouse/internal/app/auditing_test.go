@@ -8,9 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -85,27 +82,6 @@ spec:
 				t.Errorf("changed is %v", changed)
 			}
 		})
-	}
-}
-
-// TestConcerns: a policy about pods is about what has pod templates too.
-func TestConcerns(t *testing.T) {
-	t.Parallel()
-	c := loadText(t, auditedPolicies)
-	for _, tc := range []struct {
-		policy, group, resource, kind string
-		want                          bool
-	}{
-		{"pods", "", "pods", "Pod", true},
-		{"pods", "apps", "deployments", "Deployment", true},
-		{"pods", "", "secrets", "Secret", false},
-		{"everything", "", "secrets", "Secret", true},
-		{"unknown", "", "pods", "Pod", false},
-	} {
-		of := &audit.Coverage{GroupVersionResource: schema.GroupVersionResource{Group: tc.group, Version: "v1", Resource: tc.resource}, Kind: tc.kind}
-		if got := concerns(c, tc.policy, of); got != tc.want {
-			t.Errorf("%s and %s: %v", tc.policy, tc.resource, got)
-		}
 	}
 }
 

@@ -49,8 +49,7 @@ func newMatchers(c *config.Config) *matchers {
 			bindings[i] = b.MatchResources
 		}
 		p := newMatcher(one.Kind, one.Name, match, bindings)
-		pods := resource{GroupResource: schema.GroupResource{Resource: "pods"}, namespaced: true, versions: []string{"v1"}}
-		checks = checks || one.ChecksTemplates && p.matches(&pods)
+		checks = checks || one.ChecksTemplates && p.matches(podResource())
 		m.policies = append(m.policies, p)
 	}
 	for i := range c.Mutation.Policies {
@@ -198,9 +197,32 @@ func (m *matchers) mayMatchUnnamed(group string) bool {
 	})
 }
 
-// mayMatch reports whether policies match resources of a group by wildcards or by name.
-func (m *matchers) mayMatch(group string) bool {
-	return slices.ContainsFunc(m.policies, func(p matcher) bool {
+// mayMatch reports whether policies match resources of a group by wildcards or by name, and returns the AdmissionPolicies among them.
+func (m *matchers) mayMatch(group string) (admissionPolicies []string, may bool) {
+	return m.named(func(p *matcher) bool {
 		return slices.ContainsFunc(p.rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool { return hasOrAll(r.APIGroups, group) })
 	})
+}
+
+// about returns the AdmissionPolicies that match a resource, itself or by the pod template in it.
+func (m *matchers) about(r *resource) []string {
+	hasTemplate := slices.Contains(m.templates, schema.GroupKind{Group: r.Group, Kind: r.kind})
+	names, _ := m.named(func(p *matcher) bool { return p.matches(r) || hasTemplate && p.matches(podResource()) })
+	return names
+}
+
+// named returns the names of the AdmissionPolicies of which something is true, and reports whether it is of any policy.
+func (m *matchers) named(is func(*matcher) bool) (admissionPolicies []string, any bool) {
+	for i := range m.policies {
+		if p := &m.policies[i]; is(p) {
+			if any = true; p.kind == "AdmissionPolicy" {
+				admissionPolicies = append(admissionPolicies, p.name)
+			}
+		}
+	}
+	return admissionPolicies, any
+}
+
+func podResource() *resource {
+	return &resource{GroupResource: schema.GroupResource{Resource: "pods"}, namespaced: true, versions: []string{"v1"}}
 }

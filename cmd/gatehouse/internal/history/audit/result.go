@@ -115,6 +115,8 @@ type Coverage struct {
 	// Problem says why not, for people, and Right names the missing right, as "list secrets".
 	Problem string `json:"problem,omitempty"`
 	Right   string `json:"right,omitempty"`
+	// Policies are the AdmissionPolicies that match the resource, itself or by the pod template in it.
+	Policies []string `json:"-"`
 }
 
 // Outcome sums up an audit.

@@ -91,8 +91,10 @@ func Run(ctx context.Context, o Options, sink Sink) (*Outcome, error) {
 	a.plan(served)
 	a.prepare(ctx)
 	err = nil
+	m := newMatchers(a.Config)
 	for i := range a.targets {
 		coverage := Coverage{GroupVersionResource: a.targets[i].GroupVersionResource, Kind: a.targets[i].Kind}
+		coverage.Policies = m.about(served.find(coverage.GroupResource()))
 		if err == nil {
 			err = a.read(ctx, &a.targets[i], &coverage)
 		} else {
@@ -187,13 +189,14 @@ func (a *audit) notDiscovered(served *Served) {
 	m := newMatchers(a.Config)
 	named := sets.New[string]()
 	for _, version := range served.undiscovered() {
-		if named.Has(version.Group) || !m.mayMatch(version.Group) {
+		policies, may := m.mayMatch(version.Group)
+		if named.Has(version.Group) || !may {
 			continue
 		}
 		named.Insert(version.Group)
 		a.out.Complete = false
 		a.out.Coverage = append(a.out.Coverage, Coverage{
-			GroupVersionResource: version.WithResource("*"), Problem: "cannot be discovered: " + problem(served.failed[version]),
+			GroupVersionResource: version.WithResource("*"), Problem: "cannot be discovered: " + problem(served.failed[version]), Policies: policies,
 		})
 	}
 }

@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -99,8 +100,24 @@ func TestUndiscovered(t *testing.T) {
 		}
 	}
 	i := slices.IndexFunc(out.Coverage, func(c audit.Coverage) bool { return c.GroupResource().String() == "*.example.com" })
-	if i < 0 || out.Coverage[i].Complete || !strings.Contains(out.Coverage[i].Problem, "cannot be discovered: ") {
+	if i < 0 || out.Coverage[i].Complete || !strings.Contains(out.Coverage[i].Problem, "cannot be discovered: ") || !slices.Equal(out.Coverage[i].Policies, []string{"p"}) {
 		t.Errorf("the coverage is %+v", out.Coverage)
+	}
+}
+
+// TestCoveredPolicies: a policy about pods is about what has pod templates too.
+func TestCoveredPolicies(t *testing.T) {
+	t.Parallel()
+	out, err := audit.Run(t.Context(), options(t, server(), policyOf("pods", "pods", `validations: [{expression: "true"}]`), policyOf("maps", "configmaps", `validations: [{expression: "true"}]`)), new(found))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, c := range out.Coverage {
+		got[c.Resource] = strings.Join(c.Policies, ",")
+	}
+	if want := map[string]string{"pods": "pods", "deployments": "pods", "configmaps": "maps"}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

@@ -65,8 +65,6 @@ type Active struct {
 	Fingerprint string
 	// Policies are the active ones.
 	Policies []openreports.Policy
-	// Concerns reports whether a policy matches a resource.
-	Concerns func(policy string, of *audit.Coverage) bool
 	// Audit audits once. Pace is audit.Options.Pace.
 	Audit func(ctx context.Context, sink audit.Sink, pace func(context.Context, time.Duration) error) (*audit.Outcome, error)
 }

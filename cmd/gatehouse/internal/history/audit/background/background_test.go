@@ -108,7 +108,6 @@ func (s *site) active() *background.Active {
 	}
 	return &background.Active{
 		Fingerprint: s.fingerprint, Policies: []openreports.Policy{limits, {Kind: "AdmissionPolicy", Name: "owners"}, {Kind: "SidecarProfile", Name: "logs"}}, Audit: s.audit,
-		Concerns: func(policy string, r *audit.Coverage) bool { return policy == "owners" && r.Resource == "secrets" },
 	}
 }
 
@@ -259,7 +258,7 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	coverage := func(right string) audit.Outcome {
 		return audit.Outcome{Coverage: []audit.Coverage{{
-			GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Problem: "dial tcp 10.0.0.1:443: i/o timeout", Right: right,
+			GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Problem: "dial tcp 10.0.0.1:443: i/o timeout", Right: right, Policies: []string{"owners"},
 		}}}
 	}
 	for name, c := range map[string]struct {

@@ -42,7 +42,7 @@ func policyAudits(active *Active, counts map[openreports.Policy]openreports.Coun
 		n := counts[p]
 		reasons := skipped[p.Name]
 		for i := range outcome.Coverage {
-			if one := &outcome.Coverage[i]; !one.Complete && active.Concerns(p.Name, one) {
+			if one := &outcome.Coverage[i]; !one.Complete && slices.Contains(one.Policies, p.Name) {
 				reasons = append(reasons, openreports.Unread(one))
 			}
 		}
