@@ -208,16 +208,32 @@ func isAboutOthers(object any, d *diagnostic.Diagnostic) bool {
 	}
 }
 
-// expired warns of an exception that has no effect any more by the clock of the configuration: without one, what expires has expired.
+// expired warns of an exception or a Grant that has no effect any more by the clock of the configuration: without one, what expires has
+// expired.
 func expired(one *config.Resource, now func() time.Time) diagnostic.List {
-	x, ok := one.Value.(*v1alpha1.PolicyException)
-	if !ok || x.Spec.ExpiresAt == nil || now != nil && now().Before(x.Spec.ExpiresAt.Time) {
+	var at time.Time
+	what := "the exception has no effect"
+	switch x := one.Value.(type) {
+	case *v1alpha1.PolicyException:
+		if x.Spec.ExpiresAt == nil {
+			return nil
+		}
+		at = x.Spec.ExpiresAt.Time
+	case *v1alpha1.Grant:
+		if x.Spec.ExpiresAt.IsZero() {
+			return nil // an error
+		}
+		at, what = x.Spec.ExpiresAt.Time, "the Grant gives nothing"
+	default:
+		return nil
+	}
+	if now != nil && now().Before(at) {
 		return nil
 	}
 	return diagnostic.List{{
 		Severity: diagnostic.Warning, Source: config.ClusterSource, Object: one.Object(), Field: "spec.expiresAt",
-		Message: fmt.Sprintf("%q has passed: the exception has no effect", x.Spec.ExpiresAt.UTC().Format(time.RFC3339)),
-		Hint:    "delete the exception, or set a later time",
+		Message: fmt.Sprintf("%q has passed: %s", at.UTC().Format(time.RFC3339), what),
+		Hint:    "delete it, or set a later time",
 	}}
 }
 

@@ -58,7 +58,7 @@ func asJSON(tb testing.TB, text string) []byte {
 func plurals() map[string]string {
 	return map[string]string{
 		"SidecarProfile": "sidecarprofiles", "AdmissionPolicy": "admissionpolicies", "AdmissionPolicyBinding": "admissionpolicybindings",
-		"PolicyException": "policyexceptions", "AccessToken": "accesstokens", "TokenRevocation": "tokenrevocations",
+		"PolicyException": "policyexceptions", "AccessToken": "accesstokens", "Grant": "grants", "TokenRevocation": "tokenrevocations",
 	}
 }
 

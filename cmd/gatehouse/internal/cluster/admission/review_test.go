@@ -43,6 +43,10 @@ func token(name, spec string) string {
 	return head + "kind: AccessToken\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
 }
 
+func grant(spec string) string {
+	return head + "kind: Grant\nmetadata: {name: g}\nspec: " + spec + "\n"
+}
+
 func revocation(name, spec string) string {
 	return head + "kind: TokenRevocation\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
 }
@@ -102,7 +106,7 @@ func TestReview(t *testing.T) {
 warning: PolicyException/shop/x: metadata.namespace: exceptions in "shop" do nothing (hint: allowed are "gatehouse-system", see exceptions of PolicyConfiguration)
 `},
 		{name: "an exception without an end", config: []string{admissionPolicy("p", rules+deny), "{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, exceptions: {requireExpiry: true}}"}, document: exception("gatehouse-system", "{policies: [{name: p}], match: {names: [a]}, reason: old}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: is missing, so the exception does nothing (hint: PolicyConfiguration requires it)\n"},
-		{name: "an exception that has expired", config: []string{admissionPolicy("p", rules+deny)}, document: exception("gatehouse-system", "{policies: [{name: p}], match: {names: [a]}, reason: old, expiresAt: '2020-01-01T00:00:00Z'}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: \"2020-01-01T00:00:00Z\" has passed: the exception has no effect (hint: delete the exception, or set a later time)\n"},
+		{name: "an exception that has expired", config: []string{admissionPolicy("p", rules+deny)}, document: exception("gatehouse-system", "{policies: [{name: p}], match: {names: [a]}, reason: old, expiresAt: '2020-01-01T00:00:00Z'}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: \"2020-01-01T00:00:00Z\" has passed: the exception has no effect (hint: delete it, or set a later time)\n"},
 		{name: "an exception from what is not there yet", config: []string{admissionPolicy("images", rules+deny)}, document: exception("gatehouse-system", "{policies: [{name: image}, {name: images, rules: ['validations[1]']}], match: {names: [a]}, reason: old}"), want: "allowed\n"},
 		{name: "an exception from everything", document: exception("gatehouse-system", "{policies: [{name: p, kind: Policy}], match: {}, reason: ' '}"), want: `PolicyException "x" is invalid:
 * spec.match: is empty: an exception must select objects (hint: set namespaces, names or a selector; to disable a policy, delete its binding)
@@ -146,6 +150,18 @@ warning: AccessToken/ci: spec.expiresAt: "2020-01-01T00:00:00Z" is in the past: 
 `},
 		{name: "a revocation of times to come", document: revocation("r", "{user: jane, issuedBefore: '2099-01-01T00:00:00Z'}"), want: `allowed
 warning: TokenRevocation/r: spec.issuedBefore: "2099-01-01T00:00:00Z" is in the future: until then the user cannot log in at all
+`},
+
+		// Grant
+		{name: "a Grant", document: grant("{subject: {user: jane}, groups: [a], expiresAt: '2099-01-01T00:00:00Z', grantedBy: boss}"), want: "allowed\n"},
+		{name: "a Grant, with issuers and directories", config: []string{sources}, document: grant("{subject: {user: jane}, groups: [a], expiresAt: '2099-01-01T00:00:00Z', grantedBy: boss}"), want: "allowed\n"},
+		{name: "a Grant that has ended", document: grant("{subject: {user: jane}, groups: [a], expiresAt: '2020-01-01T00:00:00Z', grantedBy: boss}"), want: `allowed
+warning: Grant/g: spec.expiresAt: "2020-01-01T00:00:00Z" has passed: the Grant gives nothing (hint: delete it, or set a later time)
+`},
+		{name: "a Grant of the system to oneself", config: []string{"{apiVersion: gatehouse.dev/v1alpha1, kind: AuthenticationConfiguration, grants: {ownGrants: Deny, maxDuration: 1h}}"}, document: grant("{subject: {user: boss}, groups: [a, 'system:masters'], notBefore: '2099-01-01T00:00:00Z', expiresAt: '2099-01-01T02:00:00Z', grantedBy: boss}"), want: `Grant "g" is invalid:
+* spec.expiresAt: "2099-01-01T02:00:00Z" is more than 1h0m0s after its start, "2099-01-01T00:00:00Z": grants.maxDuration of the AuthenticationConfiguration allows no longer (hint: set an earlier time, at most 2099-01-01T01:00:00Z)
+* spec.grantedBy: "boss" is the subject too, and grants.ownGrants of the AuthenticationConfiguration is Deny (hint: have another user grant it)
+* spec.groups[1]: "system:masters" is reserved: names that begin with "system:" belong to Kubernetes itself
 `},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

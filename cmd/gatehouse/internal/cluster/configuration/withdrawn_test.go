@@ -277,3 +277,38 @@ func TestEmptiedFile(t *testing.T) {
 		s.metric(t, gauge, 0)
 	})
 }
+
+// A Grant that is removed, or gives less, ends although another document is invalid; one that gives more stays as it was.
+func TestGrantsAreWithdrawn(t *testing.T) {
+	t.Parallel()
+	s := serveDirectory(t, nil)
+	grant := func(name, groups string) string {
+		return "apiVersion: gatehouse.dev/v1alpha1\nkind: Grant\nmetadata: {name: " + name + "}\nspec: {subject: {user: one}, groups: [" + groups + "], expiresAt: \"2999-01-01T00:00:00Z\"}\n"
+	}
+	wants := func(groups ...string) {
+		t.Helper()
+		if got := s.Current.Snapshot.Load().Authn.Decide(t.Context(), authn.Input{Token: s.tokens["one"]}).Status.User.Groups; !slices.Equal(got, groups) {
+			t.Errorf("the groups are %q, want %q", got, groups)
+		}
+	}
+	s.change(t, func() {
+		for name, groups := range map[string]string{"gone": "a", "less": "b, c", "more": "d", "same": "e"} {
+			s.write(t, name+".yaml", grant(name, groups))
+		}
+	})
+	wants("a", "b", "c", "d", "e")
+	s.change(t, func() {
+		s.write(t, "red.yaml", policyDocument("Red"))
+		if err := os.Remove(filepath.Join(s.Dir, "gone.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		s.write(t, "less.yaml", grant("less", "b"))
+		s.write(t, "more.yaml", grant("more", "d, f"))
+	})
+	wants("d", "e")
+	s.change(t, func() { s.write(t, "red.yaml", policyDocument("red")) })
+	wants("b", "d", "f", "e")
+	// What cannot be read removes nothing.
+	s.change(t, func() { s.write(t, "same.yaml", "a: [") })
+	wants("b", "d", "f", "e")
+}

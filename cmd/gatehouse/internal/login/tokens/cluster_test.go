@@ -27,6 +27,7 @@ func newCluster(objects ...runtime.Object) *fake.FakeDynamicClient {
 	return fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		v1alpha1.GroupVersion.WithResource(tokenResource):      "AccessTokenList",
 		v1alpha1.GroupVersion.WithResource(revocationResource): "TokenRevocationList",
+		v1alpha1.GroupVersion.WithResource(grantResource):      "GrantList",
 	}, objects...)
 }
 
