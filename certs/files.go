@@ -155,7 +155,7 @@ func (f *Files) waits(current, found *tls.Certificate, now time.Time) error {
 	end := current.Leaf.NotAfter
 	// Clocks differ, and that of a client may be ahead.
 	ending := !now.Before(end.Add(-min(time.Hour, end.Sub(current.Leaf.NotBefore)/10)))
-	why := "every registration trusts it, and a new issuer must be trusted for " + f.cfg.Hold.String()
+	why := "all webhook configurations trust it, and a new issuer must be trusted for " + f.cfg.Hold.String()
 	switch {
 	case distrust == nil && (ending || sameIssuer(current.Leaf, found.Leaf) || monotonic(f.cfg.Now).Sub(f.since) >= f.cfg.Hold):
 		return nil
@@ -164,7 +164,7 @@ func (f *Files) waits(current, found *tls.Certificate, now time.Time) error {
 	case distrust != nil && ending && errors.Is(distrust, ErrUnread):
 		return nil
 	case distrust != nil:
-		why = "registrations do not trust it: " + distrust.Error()
+		why = "webhook configurations do not trust it: " + distrust.Error()
 	}
 	return fmt.Errorf("%s: %w: %s; it will be served by %s", f.cfg.CertFile, ErrWaiting, why, stamp(end))
 }

@@ -131,7 +131,7 @@ func TestFilesKeepTheLastGoodPair(t *testing.T) {
 			cert, _ := pairOf(t, ca, noon, noon.Add(day))
 			write(t, filepath.Join(f.dir, "tls.crt"), cert)
 		}, "does not match"},
-		"directory removed": {func(_ *testing.T, f *fixture) { _ = os.RemoveAll(f.dir); _ = os.Mkdir(f.dir+"-", 0o700) }, "no such file or directory: check the path"},
+		"directory removed": {func(_ *testing.T, f *fixture) { _ = os.RemoveAll(f.dir); _ = os.Mkdir(f.dir+"-", 0o700) }, "no such file or directory (hint: check the path"},
 		"expired":           {func(t *testing.T, f *fixture) { f.put(t, ca, noon.Add(-2*day), noon.Add(-time.Second)) }, "expired at 2026-11-20T11:59:59Z: renew it"},
 		"of tomorrow":       {func(t *testing.T, f *fixture) { f.put(t, ca, noon.Add(day), noon.Add(2*day)) }, "not valid before 2026-11-21T12:00:00Z"},
 	} {
@@ -177,7 +177,7 @@ func TestFilesWaitForTrust(t *testing.T) {
 		t.Fatal("a renewal of the same issuer waits")
 	}
 	next := f.put(t, second, noon, noon.Add(2*day))
-	if f.serves(next) || !errors.Is(f.events.last.Err, ErrWaiting) || !strings.Contains(f.events.last.Err.Error(), "registrations do not trust it") {
+	if f.serves(next) || !errors.Is(f.events.last.Err, ErrWaiting) || !strings.Contains(f.events.last.Err.Error(), "webhook configurations do not trust it") {
 		t.Fatalf("it is served before it is trusted, or why is not said: %v", f.events.last.Err)
 	}
 	knows[second] = true
@@ -217,7 +217,7 @@ func TestFilesWaitForTrust(t *testing.T) {
 
 func TestNewFiles(t *testing.T) {
 	t.Parallel()
-	if _, err := NewFiles(FilesConfig{CertFile: "nowhere.crt", KeyFile: "nowhere.key"}); err == nil || !strings.Contains(err.Error(), "serving certificate: open nowhere.crt: no such file or directory: check the path") {
+	if _, err := NewFiles(FilesConfig{CertFile: "nowhere.crt", KeyFile: "nowhere.key"}); err == nil || !strings.Contains(err.Error(), "serving certificate: nowhere.crt cannot be read: no such file or directory (hint: check the path") {
 		t.Errorf("got %v", err)
 	}
 	f := newFiles(t, newCA(t), nil)

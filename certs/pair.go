@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 )
 
 // readPair reads a certificate with its chain, and its key. An error names the file and the remedy.
@@ -35,7 +37,7 @@ func readPair(certFile, keyFile string) (*tls.Certificate, error) {
 func readFile(file string) ([]byte, error) {
 	data, err := os.ReadFile(file) //nolint:gosec // the file is named by whoever starts the program
 	if err != nil {
-		return nil, fmt.Errorf("%w: check the path, and that the Secret or volume behind it has the file", err)
+		return nil, fmt.Errorf("%s cannot be read: %w (hint: check the path, and that the Secret or volume has this file)", file, patherr.Cause(err))
 	}
 	return data, nil
 }

@@ -1,10 +1,10 @@
-// Package certs has the sources of the serving certificates of a TLS server: files that another
-// program renews (Files), and a CA of its own that any number of replicas share (OwnCA). ClientCAs
-// is the pool that client certificates are verified against.
+// Package certs has the sources of a server's certificates: Files, which another program renews, and OwnCA, a CA of
+// Gatehouse's own that any number of replicas share in a Store. ClientCAs is the pool against which client certificates
+// are verified.
 //
-// If a renewal fails, the last valid certificate stays active and the problem is reported. Starting
-// with invalid files is an error, because there is nothing to fall back to; starting while the API
-// server is unreachable is none.
+// If a renewal fails, the last valid certificate stays active, and the problem is reported as an Event. A server does not
+// start with invalid files, because it would have nothing to fall back to; it does start while the API server cannot be
+// reached.
 package certs
 
 import (

@@ -328,7 +328,7 @@ func TestAdmissionInControllerRuntime(t *testing.T) {
 			reference := read(t, post(t, endpoints[test.endpoint].reference, podReview(test.object)), mutating, test.object)
 			compare(t, got, reference)
 			test.want.check(t, got)
-			if got.unknown && strings.TrimSpace(codec.Body.String()) != "cannot decide: the webhook's log has the reason" {
+			if got.unknown && strings.TrimSpace(codec.Body.String()) != "cannot decide: the log of Gatehouse has the reason (hint: try again, then ask the people who operate the cluster)" {
 				t.Errorf("the caller is told %q", codec.Body)
 			}
 			if got.object == "" {

@@ -1,7 +1,7 @@
-// Package webhooks compiles the configuration of the endpoints into one
-// immutable Snapshot, and has the table of the endpoints.
+// Package webhooks is the decisions of Gatehouse. Compile makes an immutable Snapshot from the configuration of all
+// endpoints, and Endpoints is the table of functions that decide by a Snapshot.
 //
-// Everything below this package is pure: Compile gets what decisions depend on.
+// Everything below this package is pure: it has no clock, logger or client, and gets what it looks up in the Spec.
 package webhooks
 
 import (
@@ -57,8 +57,8 @@ type Lookups struct {
 // Lookups returns those that the Snapshot was compiled with.
 func (s *Snapshot) Lookups() Lookups { return s.lookups }
 
-// With returns the Snapshot with other lookups. It costs no compilation, so that a caller may
-// have a Snapshot for each request.
+// With returns the Snapshot with other lookups. It compiles nothing, so that a caller can have a Snapshot for each
+// request.
 func (s *Snapshot) With(l Lookups) *Snapshot {
 	with := *s
 	with.lookups = l
@@ -72,10 +72,9 @@ func (s *Snapshot) With(l Lookups) *Snapshot {
 	return &with
 }
 
-// Compile compiles all parts. If any has an error there is no Snapshot, and the
-// error is a diagnostic.List of everything found in all of them, warnings included. If
-// Spec.Policy or Spec.Mutation keeps policies with errors in expressions, these errors are
-// among the warnings of the Snapshot.
+// Compile compiles the configuration of all endpoints. With an error there is no Snapshot, and the error is a
+// diagnostic.List of everything that was found, warnings included. If the Spec allows policies with errors in their
+// expressions, these errors are among the Warnings of the Snapshot.
 func Compile(spec Spec) (*Snapshot, error) {
 	var (
 		found diagnostic.List

@@ -289,7 +289,7 @@ func TestLintCluster(t *testing.T) {
 		"of a server":               {servers: map[string]string{"gatehouse-0": odd}, says: `there is no field "lables"`},
 		"no right":                  {objects: []string{teamPolicy}, forbidden: "policyexceptions", code: cli.ExitUnknown, says: "missing right: list policyexceptions.gatehouse.dev"},
 		"no server":                 {objects: []string{teamPolicy}, servers: map[string]string{}, code: cli.ExitUnknown, says: "(hint: --partial decides without them)"},
-		"nothing is active":         {code: cli.ExitUnknown, says: "0 policies and 0 profiles are active in the cluster"},
+		"nothing is active":         {code: cli.ExitUnknown, says: "no policy and no profile is active in the cluster"},
 		"a directory":               {objects: []string{odd}, args: []string{"--config", fine}, says: "0 errors, 0 warnings in "},
 		"a directory beside it":     {objects: []string{strings.Replace(odd, "name: team", "name: odd", 1)}, args: []string{"--config", fine, "--with-cluster"}, says: strings.Replace(warning, "/team", "/odd", 1)},
 		"a directory with an error": {objects: []string{teamPolicy}, args: []string{"--config", wrong}, code: cli.ExitNo, says: "p.yaml:"},

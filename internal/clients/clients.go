@@ -1,8 +1,9 @@
-// Package clients keeps an account of each client: what it holds of everything that is short. Connections, memory, decisions, log lines
-// and look-ups all ask it.
+// Package clients counts for each client what it uses of limited resources. Connections, memory, decisions, log lines and
+// lookups all use it.
 //
-// A client is a certificate, or without one an address, of IPv6 a /64. Addresses also count for their network, a /24. There is one rule
-// for whatever is short: who holds the most goes first, and is served last. Who has a certificate never does so for those who have none.
+// A client is a certificate, or without one an address, of IPv6 the /64. Addresses also count for their network, a /24.
+// One rule holds for every resource: when it runs short, the client that uses the most loses something first, and is
+// served last. Clients with a certificate never give way to those without.
 package clients
 
 import (

@@ -1,4 +1,4 @@
-// Package pemcert is the one strict way to read the certificates of CAs that a user names.
+// Package pemcert reads the certificates of CAs that a user names, and refuses anything else in the text.
 package pemcert
 
 import (

@@ -1,4 +1,4 @@
-// Package problemlog logs each problem of background work once for as long as it lasts.
+// Package problemlog logs a problem of background work once, and again when it is over, instead of at each attempt.
 package problemlog
 
 import (

@@ -35,7 +35,7 @@ func TestWhatIsNotSentIsTold(t *testing.T) {
 
 	mutating := w.Client().AdmissionregistrationV1().MutatingWebhookConfigurations()
 	must(t, mutating.Delete(t.Context(), c.name, metav1.DeleteOptions{}))
-	const unasked = "no webhook sends pods to Gatehouse, so that none gets sidecars (hint: apply the output of gatehouse manifests again)"
+	const unasked = "no webhook sends new pods to Gatehouse, so no pod gets sidecars (hint: apply the output of gatehouse manifests again)"
 	w.hasConditions(t, "sidecarprofile", "", "logs", inUse, "Degraded=True/NotSent", unasked)
 	w.hasConditions(t, "admissionpolicy", "", "pods", inUse, healthy)
 	must(t, w.apply(t.Context(), profileNamed("metrics")))

@@ -274,7 +274,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: issuer}]
 		c.token(t.Context(), admin, "issue", "--id", "x", "--user", "x", "--group", "system:masters").wants(t, 1, "no token was issued:", `"system:masters" is reserved`)
 		c.token(t.Context(), admin, "issue", "--id", "by-issuer", "--user", "x").wants(t, 2, "AccessToken/by-issuer exists already and is not overwritten (hint: another --id, or gatehouse token revoke --kubeconfig ")
 		c.token(t.Context(), admin, "revoke", "nobody-has-this").wants(t, 1, `there is no AccessToken "nobody-has-this" in the cluster (hint: gatehouse token list --kubeconfig `)
-		c.token(t.Context(), admin, "list", "--context", "none").wants(t, 2, "invalid kubeconfig: ", "none")
+		c.token(t.Context(), admin, "list", "--context", "none").wants(t, 2, "the kubeconfig has no context \"none\"")
 	})
 	// The last: without the webhook anything may be applied.
 	t.Run("a reserved group", func(t *testing.T) { c.reservedGroup(t) })

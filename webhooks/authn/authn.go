@@ -1,18 +1,15 @@
-// Package authn answers token reviews: it is the authentication endpoint as a
-// pure function from a review to a response.
+// Package authn decides about tokens: it is the endpoint /authenticate as a pure function from a token to an identity.
+// Compile checks the configuration and does all the work that does not depend on a token; the Set that it returns is
+// immutable.
 //
-// Compile does all the work and all the checks; the Set that it returns is immutable and
-// only looks things up. A token takes six steps: match finds the one backend for its
-// shape, so that no backend ever sees a credential meant for another; the backend looks
-// up the identity; check applies the identity guard and revocations, because the API
-// server accepts any identity, system:masters included; addGrants adds the groups that the
-// user has for a time, and addScope the scope that bounds the token; conclude makes the
-// answer.
+// Decide takes six steps. match chooses the one backend for the form of the token, so that no backend sees a credential
+// that is meant for another. The backend finds the identity. check applies the guard and revocations, because the API
+// server accepts any identity from a webhook, even system:masters. addGrants adds the groups that
+// the user has for a time, and addScope the scope that bounds the token. conclude makes the answer.
 //
-// There are three outcomes. "No" is authenticated: false without an error: the API server
-// caches it, for two minutes by default. "Cannot decide" is authenticated: false with an
-// error: the API server does not cache it and asks again. The reason for an answer is for
-// the operator's log only; the client learns nothing but the outcome.
+// There are three outcomes. "No" is authenticated: false without an error, which the API server caches, for two minutes by
+// default. "Cannot decide" is authenticated: false with an error, which it does not cache. The reason for an answer is for
+// the operator's log; the client learns only the outcome.
 package authn
 
 import (

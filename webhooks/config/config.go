@@ -1,10 +1,9 @@
-// Package config turns a directory of documents into the specs that the
-// endpoints are compiled from.
+// Package config reads the documents of a directory into the specs from which the endpoints are compiled. Load and Inspect
+// read a directory, and CompileDir also compiles it.
 //
-// It is strict, because a document that does less than its author believes is a security
-// hole: an unknown field, a duplicate key, an unknown kind or a second object of the same
-// name is an error, and all errors are reported at once. The package that compiles a
-// document decides what it means.
+// Reading is strict, because a document that does less than its author believes is a security hole: an unknown field, a
+// duplicate key, an unknown kind and a second object of the same name are errors, and all errors are reported at once. The
+// packages that compile a document check what it means.
 package config
 
 import (
@@ -75,16 +74,11 @@ func (c *Config) Workloads() []v1alpha1.WorkloadKind {
 	return c.Policy.Configuration.Workloads
 }
 
-// Load reads every document below the directory dir. Its error is a
-// diagnostic.List of all errors, in a fixed order, and then there is no Config: a
-// configuration is used completely or not at all.
+// Load reads every document in dir and the directories below it: files that end in .yaml, .yml or .json, also through
+// symbolic links, without kustomization files and names that begin with a dot. The error is a diagnostic.List of all
+// errors, in a fixed order, and then there is no Config.
 //
-// What is read: files ending in .yaml, .yml or .json, in dir and the
-// directories below it, through symbolic links. What is not: files and
-// directories whose name begins with a dot, and kustomization files.
-//
-// The directory is read until two readings in a row agree, so that a
-// configuration is never half of one version and half of the next.
+// Load reads the directory until two readings agree, so that a configuration never mixes two versions.
 func Load(dir string) (*Config, error) {
 	config, found := Inspect(dir)
 	if err := found.Err(); err != nil {

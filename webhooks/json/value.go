@@ -1,9 +1,8 @@
-// Package json reads JSON in place: a text is checked once and then read without building
-// a tree. Unread parts cost a fast skip and keep every byte.
+// Package json reads JSON in place: Parse checks a text once, and a Value of it is then read without building a tree.
+// Parts that are not read keep every byte.
 //
-// It exists because an admission review is mostly an object of which the webhook reads little:
-// decoding it into Go values costs ten times as much, and encoding it again loses unknown
-// fields.
+// An admission review is mostly an object of which the webhook reads little. Decoding it into Go values costs ten times as
+// much, and encoding it again loses unknown fields.
 package json
 
 import (

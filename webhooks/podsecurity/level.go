@@ -1,12 +1,9 @@
-// Package podsecurity evaluates the Pod Security Standards with upstream's own
-// checks, the ones that the API server's PodSecurity plug-in runs.
+// Package podsecurity evaluates the Pod Security Standards with the checks of the API server's own PodSecurity plug-in.
 //
-// Three things are not known here, and can make the API server decide otherwise:
-// its AdmissionConfiguration, which may enforce a level in namespaces without a
-// label and exempt namespaces, users and runtime classes; its own version, by
-// which it reads "latest" and every version newer than itself, as this package
-// does by the version of the library that it is built with; and what admission
-// plug-ins do to a pod that run after the caller.
+// The API server can decide otherwise, because three things are not known here: its AdmissionConfiguration, which may
+// enforce a level in namespaces without a label, and exempt namespaces, users and runtime classes; its version, by which
+// it interprets "latest" and versions newer than itself (this package uses the version of its library); and changes by
+// admission plug-ins that run later.
 package podsecurity
 
 import (

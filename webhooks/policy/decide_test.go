@@ -79,7 +79,7 @@ func TestReviewVerdicts(t *testing.T) {
 	}
 	const unconverted = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: failed to configure binding: failed to convert object version: the object was sent as apps/%s, and the policy names apps/v1: name the versions of policies in the webhook configuration, with matchPolicy Equivalent"
 	const denied = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: p"
-	const unknown = "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: namespace \"shop\" is not known, and its labels decide"
+	const unknown = "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: namespace \"shop\" is not known, and its labels decide (hint: if it is new, try again in a few seconds)"
 	namespaceSelector := func(selector string) string {
 		return `matchConstraints: {namespaceSelector: ` + selector + `, resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"]}]}`
 	}
@@ -120,13 +120,13 @@ func TestReviewVerdicts(t *testing.T) {
 		{"namespace not known", denyAll("p", namespaceSelector("{matchLabels: {env: prod}}"), ""), configMap, none, unknown},
 		{"namespace not known, failure ignored", denyAll("p", "failurePolicy: Ignore, "+namespaceSelector("{matchLabels: {env: prod}}"), ""), configMap, none, "allowed"},
 		{"namespace not known, object not selected", denyAll("p", strings.Replace(namespaceSelector("{matchLabels: {env: prod}}"), "namespaceSelector", "objectSelector: {matchLabels: {team: x}}, namespaceSelector", 1), ""), configMap, none, "allowed"},
-		{"namespace not known, for a binding", denyAll("p", "", "matchResources: {namespaceSelector: {matchLabels: {env: prod}}}"), configMap, none, `ValidatingAdmissionPolicy 'p' with binding 'p' denied request: failed to configure binding: namespace "shop" is not known, and its labels decide`},
+		{"namespace not known, for a binding", denyAll("p", "", "matchResources: {namespaceSelector: {matchLabels: {env: prod}}}"), configMap, none, `ValidatingAdmissionPolicy 'p' with binding 'p' denied request: failed to configure binding: namespace "shop" is not known, and its labels decide (hint: if it is new, try again in a few seconds)`},
 		{"namespace not known, selected by name", denyAll("p", namespaceSelector("{matchLabels: {kubernetes.io/metadata.name: shop}}"), ""), configMap, none, denied},
 		{"namespace not known, rejected by name", denyAll("p", namespaceSelector("{matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [shop]}]}"), ""), configMap, none, "allowed"},
 		{"namespace not known, rejected by name whatever else", denyAll("p", namespaceSelector("{matchLabels: {env: prod, kubernetes.io/metadata.name: lab}}"), ""), configMap, none, "allowed"},
 		{"namespace not known, a label must be missing", denyAll("p", namespaceSelector("{matchExpressions: [{key: env, operator: DoesNotExist}]}"), ""), configMap, none, unknown},
 		{"namespace not known, all selected", denyAll("p", namespaceSelector("{}"), ""), configMap, none, denied},
-		{"namespace not known and looked at", denyAll("p", `validations: [{expression: "namespaceObject != null"}]`, ""), configMap, none, `ValidatingAdmissionPolicy 'p' with binding 'p' denied request: failed to configure binding: namespace "shop" is not known, and namespaceObject is used`},
+		{"namespace not known and looked at", denyAll("p", `validations: [{expression: "namespaceObject != null"}]`, ""), configMap, none, `ValidatingAdmissionPolicy 'p' with binding 'p' denied request: failed to configure binding: namespace "shop" is not known, and namespaceObject is used (hint: if it is new, try again in a few seconds)`},
 		{"namespace not known and looked at, failure ignored", denyAll("p", `failurePolicy: Ignore, validations: [{expression: "namespaceObject != null"}]`, ""), configMap, none, "allowed"},
 		{"cluster-scoped is in every namespace", denyAll("p", namespaceSelector("{matchLabels: {env: prod}}"), ""), `{apiVersion: v1, kind: Node, metadata: {name: n1}}`, none, denied},
 		{"new namespace by its own labels", denyAll("p", namespaceSelector("{matchLabels: {env: prod}}"), ""), labelled, none, denied},
@@ -179,7 +179,7 @@ func TestReviewVerdicts(t *testing.T) {
 		// AdmissionPolicies.
 		{"an AdmissionPolicy is in force without a binding", ownCEL("", "[Deny]"), configMap, none, "AdmissionPolicy 'own' denied request: not b"},
 		{"an AdmissionPolicy has match conditions", ownCEL(`matchConditions: [{name: c, expression: "request.userInfo.username == 'bob'"}], `, "[Deny]"), configMap, none, "allowed"},
-		{"an AdmissionPolicy in a namespace that is not known", strings.Replace(ownCEL("", "[Warn]"), "object.data.a", "namespaceObject.metadata.name", 1), configMap, none, `AdmissionPolicy 'own' denied request: failed to configure policy: namespace "shop" is not known, and namespaceObject is used`},
+		{"an AdmissionPolicy in a namespace that is not known", strings.Replace(ownCEL("", "[Warn]"), "object.data.a", "namespaceObject.metadata.name", 1), configMap, none, `AdmissionPolicy 'own' denied request: failed to configure policy: namespace "shop" is not known, and namespaceObject is used (hint: if it is new, try again in a few seconds)`},
 		{"an AdmissionPolicy fails closed", strings.Replace(ownCEL("", "[Deny]"), "object.data.a", "object.data.x", 1), configMap, none, "AdmissionPolicy 'own' denied request: expression 'object.data.x != variables.b' resulted in error: no such key: x"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestWithoutContext(t *testing.T) {
 	spec.Objects = nil
 	set, err := policy.Compile(spec)
 	must(t, err)
-	const want = `2 violations: 1. ValidatingAdmissionPolicy 'a' with binding 'a' denied request: failed to configure binding: namespace "shop" is not known, and namespaceObject is used
+	const want = `2 violations: 1. ValidatingAdmissionPolicy 'a' with binding 'a' denied request: failed to configure binding: namespace "shop" is not known, and namespaceObject is used (hint: if it is new, try again in a few seconds)
 2. ValidatingAdmissionPolicy 'b' with binding 'b' denied request: failed to configure binding: no params found for policy binding with ` + "`Deny` parameterNotFoundAction: there is no ConfigMap \"a\" in namespace \"shop\" (hint: create it)"
 	if got := message(decide(t, set, review(t, configMap))); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

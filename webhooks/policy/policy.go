@@ -1,30 +1,24 @@
-// Package policy is the validating endpoint: it decides by policies whether a request is
-// allowed.
+// Package policy decides by policies whether a request is allowed: it is the endpoint /validate. Compile makes a Set from
+// policies, bindings and exceptions, and Set.Decide decides about one request.
 //
-// Policies are Kubernetes' own ValidatingAdmissionPolicy and
-// ValidatingAdmissionPolicyBinding documents, unchanged, and AdmissionPolicy
-// documents of gatehouse.dev. Their expressions are compiled and evaluated by
-// the API server's own library, so that upstream documents have upstream's results;
-// the difference is that an answer names every violation, where upstream names the
-// first.
+// Policies are Kubernetes' own ValidatingAdmissionPolicy and ValidatingAdmissionPolicyBinding documents, unchanged, and
+// AdmissionPolicy documents of gatehouse.dev. The API server's own library compiles and evaluates their expressions, so
+// that upstream documents have upstream's results. Unlike upstream, an answer names every violation, not only the first.
 //
-// Results differ from upstream's in few corners. An expression that does not compile is an
-// error of the configuration; upstream fails when it is evaluated. For an unknown namespace
-// the policy's failurePolicy decides; upstream fails the request. A messageExpression that is
-// not shown is evaluated only if the rules were expensive. Quantities of more than 100
-// digits, lists.range beyond a million elements, and regular expressions of more than 10,000
-// parts fail, where upstream takes minutes. In a custom resource, 1.0 arrives as the integer
-// 1, because the API server writes it so for webhooks.
+// Results differ from upstream's in a few cases. An expression that does not compile is an error of the configuration;
+// upstream fails when it evaluates it. For an unknown namespace, the failurePolicy of the policy decides; upstream fails
+// the request. A messageExpression that is not shown is evaluated only if the rules were expensive. Quantities of more
+// than 100 digits, lists.range beyond a million elements, and regular expressions of more than 10,000 parts fail; upstream
+// takes minutes for them. In a custom resource, 1.0 arrives as the integer 1, because the API server writes it so for
+// webhooks.
 //
-// Compile does all the work that does not depend on a request. A Set is
-// immutable; Review is a pure function of the Set and the request. A request passes four
-// steps, which review.go calls one after the other: match, evaluate, judge and answer.
+// A Set is immutable, and Decide is a pure function of the Set and the request. A request passes four steps: match,
+// evaluate, judge and answer.
 //
-// The package has more than 4,000 lines: Compile makes the compiled policies, bindings,
-// selectors and exceptions, and the steps read their fields. In packages of their own the
-// two would export about 60 fields to each other and to nobody else. What needs none of them
-// is apart: the checks of documents in policy/validation, expressions in
-// policy/expression, and the Pod Security Standards in podsecurity.
+// The package has more than 4,000 lines, because the steps read the fields of compiled policies, bindings, selectors and
+// exceptions: in two packages, about 60 fields would be exported for the other one alone. What needs none of these fields
+// is apart: the checks of documents in policy/validation, expressions in policy/expression, and the Pod Security Standards
+// in podsecurity.
 package policy
 
 import (

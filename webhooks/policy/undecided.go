@@ -44,7 +44,7 @@ func (r *request) UnknownNamespace(why string) error {
 	if err := r.decider.missingNamespace(r.Namespace); err != nil {
 		return err
 	}
-	return fmt.Errorf("namespace %q is not known, and %s", r.Namespace, why)
+	return fmt.Errorf("namespace %q is not known, and %s (hint: if it is new, try again in a few seconds)", r.Namespace, why)
 }
 
 // missingNamespace returns an error if a namespace is not known because it was not recorded.

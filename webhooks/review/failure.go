@@ -29,7 +29,7 @@ type failure struct {
 // publicMessage is the message for the caller.
 func (f *failure) publicMessage() string {
 	if f.status == http.StatusInternalServerError {
-		return "cannot decide: the webhook's log has the reason"
+		return "cannot decide: the log of Gatehouse has the reason (hint: try again, then ask the people who operate the cluster)"
 	}
 	return f.message
 }

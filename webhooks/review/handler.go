@@ -1,15 +1,13 @@
-// Package review is the codec between the API server and the decisions: HTTP
-// and JSON on one side, plain functions from request to response on the other.
+// Package review translates between HTTP and decisions: Admission and Token make an http.Handler from a function that
+// decides about a request.
 //
-// It alone knows the protocol: what a review must hold, what an answer must
-// look like, and how each of the three outcomes is answered. A decision that
-// cannot be made is an HTTP 5xx for admission, so that the webhook's
-// failurePolicy decides, and for authentication a 200 whose status.error is
-// set, because the API server retries anything else for seconds and blocks every
-// login meanwhile.
+// It alone knows the protocol of webhooks: what a review must contain, how an answer looks, and how each of the three
+// outcomes is answered. "Cannot decide" is an HTTP 5xx for admission, so that the failurePolicy of the webhook decides.
+// For tokens it is a 200 with status.error, because the API server would retry anything else for seconds and block all
+// logins meanwhile.
 //
-// A request takes one path: handler.ServeHTTP begins and ends it, and
-// handler.answer takes it through the steps in between.
+// A request takes one path: handler.ServeHTTP begins and ends it, and handler.answer takes it through the steps in
+// between.
 package review
 
 import (

@@ -152,7 +152,7 @@ func post(t *testing.T, handler http.Handler, url, body string) *httptest.Respon
 
 func TestAdmissionOutcomes(t *testing.T) {
 	t.Parallel()
-	const undecided = "cannot decide: the webhook's log has the reason"
+	const undecided = "cannot decide: the log of Gatehouse has the reason (hint: try again, then ask the people who operate the cluster)"
 	for _, tc := range []struct {
 		name, timeout string
 		f             review.AdmissionFunc

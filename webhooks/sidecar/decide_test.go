@@ -119,8 +119,8 @@ spec:
 		{name: "containers are an object", pod: `{"spec":{"containers":{}}}`, want: "spec.containers is an object, not an array"},
 		{name: "a container is a string", pod: `{"spec":{"containers":[{},"x"]}}`, want: "spec.containers[1] is a string, not an object"},
 		{name: "a volume is null", pod: `{"spec":{"volumes":[null]}}`, want: "spec.volumes[0] is null, not an object"},
-		{name: "unknown namespace", change: func(r *admission.Request) { r.Namespace = "elsewhere" }, pod: `{"spec":{}}`, want: `namespace "elsewhere" is unknown, and sidecar profile "a" selects namespaces by label`},
-		{name: "no namespace", change: func(r *admission.Request) { r.Namespace = "" }, pod: `{"spec":{}}`, want: `namespace "" is unknown, and sidecar profile "a"`},
+		{name: "unknown namespace", change: func(r *admission.Request) { r.Namespace = "elsewhere" }, pod: `{"spec":{}}`, want: `namespace "elsewhere" is not known, and sidecar profile "a" selects namespaces by label`},
+		{name: "no namespace", change: func(r *admission.Request) { r.Namespace = "" }, pod: `{"spec":{}}`, want: `namespace "" is not known, and sidecar profile "a"`},
 
 		{name: "metadata twice", pod: `{"metadata":{},"spec":{},"metadata":{}}`, want: `the object: member "metadata" occurs twice`},
 		{name: "metadata twice, once escaped", pod: `{"metadata":{},"spec":{},"meta\u0064ata":{}}`, want: `the object: member "metadata" occurs twice`},

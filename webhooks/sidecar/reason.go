@@ -64,7 +64,7 @@ func describedReasons() []describedReason {
 		{MustEnd, "its container would keep the pod from completing"},
 		{ConditionFalse, "one of its match conditions is false"},
 		{Replaced, "another profile replaces it"},
-		{NamespaceUnknown, "the namespace is unknown"},
+		{NamespaceUnknown, "the namespace is not known"},
 		{Unknown, "Gatehouse cannot decide"},
 		{InvalidParameter, "a parameter is invalid"},
 		{Conflict, "the pod has a conflicting value"},

@@ -117,7 +117,7 @@ func (s *selector) selectProfiles() error {
 			continue
 		}
 		if unknown {
-			s.messages.cannotDecide(fmt.Errorf("namespace %q is unknown, and sidecar profile %q selects namespaces by label", s.request.namespaceName, p.Name))
+			s.messages.cannotDecide(fmt.Errorf("namespace %q is not known, and sidecar profile %q selects namespaces by label", s.request.namespaceName, p.Name))
 			continue
 		}
 		v.Reason = s.matchConditions(v, p)
@@ -182,7 +182,7 @@ func (s *selector) selects(v *Verdict, p *profile.Profile) Reason {
 			}
 			return NamespaceNotSelected
 		case cannotDecide:
-			v.step("namespaceSelector", "unknown", fmt.Sprintf("namespace %q is unknown", s.request.namespaceName))
+			v.step("namespaceSelector", "unknown", fmt.Sprintf("namespace %q is not known", s.request.namespaceName))
 			unknown = true
 		case yes:
 			if v.Explanation != nil {

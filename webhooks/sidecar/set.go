@@ -1,9 +1,6 @@
-// Package sidecar is the mutating endpoint: it merges SidecarProfiles into pods that are
-// being created.
-//
-// Compile turns profiles into a Set. Decide decides about one pod, with a reason for every
-// profile. Review is Decide for an admission request. Remove removes what Decide has
-// added. All are pure: the same pod gets the same answer offline and online.
+// Package sidecar decides which SidecarProfiles a new pod gets, and merges them into the pod: it is the injection of the
+// endpoint /mutate. Compile turns profiles into a Set, Set.Decide decides about one pod, with a reason for every profile,
+// and Remove removes from a pod what Decide added. All are pure: the same pod gets the same answer offline and online.
 //
 // A request passes these stages, each of them in a file or package of its own:
 //
@@ -13,12 +10,10 @@
 //	verify   what the API server checks afterwards   verify.go
 //	encode   the status annotation and the patch     encode.go
 //
-// A patch is made of changes of single elements in the text of the pod. The pod is never
-// decoded and encoded again: unknown fields stay as they are, byte for byte. A pod that
-// has everything already gets no patch.
+// A patch changes single elements in the text of the pod. The pod is never decoded and encoded again, so unknown fields
+// stay as they are, byte for byte. A pod that has everything already gets no patch.
 //
-// Anyone who can create a pod can opt out. What a pod must have is the business of a
-// validating policy.
+// Anyone who can create a pod can opt out of a profile. To require something of pods, use a validating policy.
 package sidecar
 
 import (

@@ -1,3 +1,2 @@
-// Package groupsource checks the configuration of group sources, and reads their answers. It
-// asks nobody.
+// Package groupsource checks the configuration of group sources, and reads their answers. It sends no requests.
 package groupsource

@@ -1,18 +1,13 @@
-// Package bound keeps CEL's type checker from work that has no bound.
+// Package bound refuses CEL expressions whose type check would take unbounded time or memory. Callers parse the
+// expressions of users with this package before CEL checks them.
 //
-// A type can be exponentially larger than the text of its expression: {v: v} is
-// twice as large as v, and [{v: v}].all(w, …) gives it a name. The checker copies
-// types for every part of an expression, and writes them out to find type
-// parameters. Neither the length of an expression nor the depth of its nesting
-// bounds that. Nor do they bound how many parts there are: optMap and optFlatMap
-// repeat what they are called on.
+// The length of an expression does not bound that work. A type can be exponentially larger than its text: {v: v} is twice
+// as large as v, and [{v: v}].all(w, …) gives it a name. The checker copies and prints types for every part of the
+// expression. The macros optMap and optFlatMap repeat what they are called on. Regular expressions that are written in an
+// expression are compiled with it, and their repetitions are written out.
 //
-// A regular expression that is written down is compiled and kept, and its
-// repetitions are written out.
-//
-// So callers parse expressions of users with this package, and do not check those that it
-// refuses. The estimates are upper bounds; they are far above what practical expressions
-// need. A Budget bounds the cost of all expressions and patterns of one document.
+// The estimates are upper bounds, far above what practical expressions need. A Budget bounds all expressions and patterns
+// of one document together.
 package bound
 
 import (

@@ -1,12 +1,9 @@
-// Package rbac answers who may do what from Roles and bindings that are at hand
-// as documents, so that an expression that asks the authorizer gets an answer
-// without an API server.
+// Package rbac answers authorization requests from Role and binding documents, so that a policy that asks the authorizer
+// can be decided without an API server.
 //
-// The answers are those of the RBAC authorizer of kube-apiserver, after its
-// authorizer of the group system:masters, which may do everything. Other
-// authorizers that a cluster may have, such as that of nodes, have no say. The
-// rules of an aggregated ClusterRole are those that are written in it: to
-// collect them is the work of a controller.
+// The answers are those of kube-apiserver with the authorizer RBAC, for which the group system:masters may do everything.
+// Other authorizers, such as that of nodes, are missing. An aggregated ClusterRole has the rules that are written in it;
+// the controller that would collect the rules of others does not run here.
 package rbac
 
 import (

@@ -1,5 +1,5 @@
-// Package resolve decides which version of each custom resource is active beside the documents of a directory, and compiles the
-// result. A server does it again after each change, and a command once.
+// Package resolve decides which version of each custom resource is active beside the documents of a directory, and
+// compiles the result. A server resolves again after each change (Resolver), and a command once (ForCommand).
 package resolve
 
 import (

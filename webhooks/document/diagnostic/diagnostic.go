@@ -58,9 +58,21 @@ type Diagnostic struct {
 // mistake.
 var token = regexp.MustCompile(`gatehouse(?:-login)?_[a-z0-9-]+_[A-Za-z0-9_.-]+`)
 
+// pattern matches the regular expression in the messages of apimachinery, behind the examples that say the same to people.
+var pattern = regexp.MustCompile(`(,? or)?,? regex used for validation is '[^']*'`)
+
+// WithoutPattern returns a message of apimachinery about a name or a label without its regular expression.
+func WithoutPattern(message string) string {
+	if !strings.Contains(message, "regex used") {
+		return message
+	}
+	return strings.ReplaceAll(pattern.ReplaceAllString(message, ""), ",  or ", " or ")
+}
+
 // Redacted returns the diagnostic as it may be shown: without Gatehouse's tokens, in
-// whatever field they are.
+// whatever field they are, and without regular expressions of apimachinery.
 func (d Diagnostic) Redacted() Diagnostic {
+	d.Message = WithoutPattern(d.Message)
 	for _, text := range []*string{&d.Source, &d.File, &d.Object, &d.Field, &d.Message, &d.Hint} {
 		if strings.Contains(*text, "gatehouse") {
 			*text = token.ReplaceAllString(*text, "gatehouse_…")

@@ -1,4 +1,5 @@
-// Package strict compares documents with the Go types that they are decoded into.
+// Package strict compares documents with the Go types into which they are decoded, and reports unknown fields and values
+// of a wrong type.
 package strict
 
 import (

@@ -1,5 +1,5 @@
-// Package workload knows the kinds of objects that hold a pod template, where in
-// them it is, and what pod a controller makes of it.
+// Package workload knows which kinds have a pod template, where it is in the object, and what pod the controller makes
+// from it.
 package workload
 
 import (

@@ -1,5 +1,5 @@
-// Package status reads and writes the status annotation of a pod, which lists what
-// profiles have added, and takes out of a pod what the annotation lists.
+// Package status reads and writes the status annotation of a pod, which lists what profiles have added, and removes from a
+// pod what the annotation lists.
 package status
 
 import (

@@ -147,7 +147,7 @@ func (in *Input) namespaceMetadata(name string) ref.Val {
 	case name == "name":
 		return types.String(in.Namespace.Name)
 	case in.Namespace == nil:
-		return unknown("namespace %q is unknown", in.NamespaceName)
+		return unknown("namespace %q is not known", in.NamespaceName)
 	case name == "labels":
 		return stringMap(in.Namespace.Labels)
 	case name == "annotations":

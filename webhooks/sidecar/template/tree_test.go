@@ -161,15 +161,15 @@ func TestCannotDecide(t *testing.T) {
 		change    func(in *template.Input)
 	}{
 		"labels of an unknown namespace": {
-			`"${namespace.metadata.labels['a']}"`, `the profile's t: "namespace.metadata.labels['a']": cannot decide: namespace "shop" is unknown`,
+			`"${namespace.metadata.labels['a']}"`, `the profile's t: "namespace.metadata.labels['a']": cannot decide: namespace "shop" is not known`,
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"asking for them": {
-			`"${has(namespace.metadata.labels.a) ? 'x' : 'y'}"`, `the profile's t: "has(namespace.metadata.labels.a) ? 'x' : 'y'": cannot decide: namespace "shop" is unknown`,
+			`"${has(namespace.metadata.labels.a) ? 'x' : 'y'}"`, `the profile's t: "has(namespace.metadata.labels.a) ? 'x' : 'y'": cannot decide: namespace "shop" is not known`,
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"asking for them, with an alternative": {
-			`"${namespace.metadata.?annotations[?'a'].orValue('')}"`, `the profile's t: "namespace.metadata.?annotations[?'a'].orValue('')": cannot decide: namespace "shop" is unknown`,
+			`"${namespace.metadata.?annotations[?'a'].orValue('')}"`, `the profile's t: "namespace.metadata.?annotations[?'a'].orValue('')": cannot decide: namespace "shop" is not known`,
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"an unknown preset": {

@@ -60,7 +60,7 @@ func (f *AuditOptions) validate(p *problems, customResources bool) {
 		return
 	}
 	if !customResources {
-		p.add("--audit-every needs --custom-resources: the replica audits that writes their status")
+		p.add("--audit-every needs --custom-resources, with which replicas elect the one that audits")
 	}
 	if f.Every < minAuditEvery {
 		p.add("--audit-every %s: must be at least %s (hint: 1h, or 0 for no audits)", f.Every, minAuditEvery)

@@ -47,7 +47,7 @@ func (m *memoryLimit) apply(ctx context.Context, log *slog.Logger) {
 		return
 	case err != nil && !errors.Is(err, memlimit.ErrNoLimit):
 		// Logged when the limit cannot be read: memory is then bounded as if there were no limit.
-		log.Warn("cannot read the memory limit of the cgroup; there is none", "error", err.Error(), "hint", "set GOMEMLIMIT in the environment")
+		log.Warn("cannot read the memory limit of the cgroup, so none is set", "error", err.Error(), "hint", "set GOMEMLIMIT in the environment")
 		return
 	}
 	limit, err := memlimit.Set(memlimit.WithRatio(memoryRatio), memlimit.WithProvider(m.read), memlimit.WithRefreshInterval(ctx, memoryInterval), memlimit.WithLogger(log))

@@ -179,15 +179,13 @@ func (f *Options) Validate() error {
 func (f *Options) checkNames(p *problems) {
 	p.needs(f.CustomResources, "--custom-resources", "manage-registration", "namespace", "back-channel-logout")
 	p.empty("namespace", f.Namespace == "")
-	if f.Namespace != "" {
-		if wrong := validation.IsDNS1123Label(f.Namespace); len(wrong) > 0 {
-			p.add("--namespace %.100q: is not a valid namespace name: %s (hint: %s)", f.Namespace, wrong[0], install.DefaultNamespace)
-		}
+	if f.Namespace != "" && len(validation.IsDNS1123Label(f.Namespace)) > 0 {
+		p.add("--namespace %.100q: must be the name of a namespace: lower-case letters, digits and dashes (hint: %s)", f.Namespace, install.DefaultNamespace)
 	}
 	// The Lease by which a replica reports on custom resources has its name. Other objects
 	// hold the name as a string.
-	if wrong := validation.IsDNS1123Subdomain(f.replica); f.CustomResources && f.replica != "" && len(wrong) > 0 {
-		p.add("--replica %.100q: is not a valid pod name: %s (hint: omit it to use the host name)", f.replica, wrong[0])
+	if f.CustomResources && f.replica != "" && len(validation.IsDNS1123Subdomain(f.replica)) > 0 {
+		p.add("--replica %.100q: must be the name of a pod: lower-case letters, digits, dashes and dots (hint: omit it to use the host name)", f.replica)
 	} else if !utf8.ValidString(f.replica) || strings.ContainsFunc(f.replica, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		p.add("--replica %.100q: must consist of printable characters", f.replica)
 	}

@@ -1,4 +1,5 @@
-// Package app is the composition root of the server: Run puts its parts together from Options and runs them.
+// Package app puts the server together. Options are the flags of serve, and Run makes the parts from them (listeners,
+// configuration, certificates, cluster, recording, audits), connects them, and starts and stops them.
 package app
 
 import (
@@ -56,7 +57,8 @@ type wiring struct {
 	parts []part
 }
 
-// Run reads and compiles the configuration, listens, and serves until ctx ends.
+// Run reads and compiles the configuration, listens, and serves until ctx ends. It returns nil after a stop in which every
+// call was answered. Any other error means that the server could not start, or could not go on.
 func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	memory := newMemoryLimit()
 	memory.apply(ctx, log)
@@ -117,11 +119,11 @@ func newWiring(f *Options, access *rest.Config, log *slog.Logger) *wiring {
 func (w *wiring) listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s: %w (hint: stop the program that listens there, or choose another address with %s)", flag, err, flag)
+	if cause, ok := errors.AsType[syscall.Errno](err); ok {
+		err = cause
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
+		return nil, fmt.Errorf("%s: cannot listen on %s: %w (hint: stop the program that listens there, or choose another address)", flag, address, err)
 	}
 	w.add(part{close: func() { _ = listener.Close() }})
 	return listener, nil

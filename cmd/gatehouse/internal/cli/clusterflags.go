@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
@@ -24,7 +23,7 @@ type ClusterFlags struct {
 
 // Add adds the flags to a command.
 func (f *ClusterFlags) Add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.InCluster, "in-cluster", false, "use the API server of the pod in which this runs, as its service account")
+	cmd.Flags().BoolVar(&f.InCluster, "in-cluster", false, "use the cluster of the pod in which this command runs, as its service account")
 	f.ContextFlags.Add(cmd)
 }
 
@@ -50,11 +49,10 @@ func (f *ClusterFlags) Connect(hint string) (*rest.Config, error) {
 			return nil, fmt.Errorf("--in-cluster: %w", err)
 		}
 	} else {
-		config, err = f.Config().ClientConfig()
-		if clientcmd.IsEmptyConfig(err) {
-			return nil, fmt.Errorf("no kubeconfig found, so the address of the API server is unknown (hint: --kubeconfig FILE, or %s)", hint)
-		}
-		if err != nil {
+		if config, err = f.Config().ClientConfig(); err != nil {
+			if _, _, known := f.read(); known != nil {
+				return nil, WithHint(known, "--kubeconfig FILE, or "+hint)
+			}
 			return nil, fmt.Errorf("invalid kubeconfig: %w", err)
 		}
 	}

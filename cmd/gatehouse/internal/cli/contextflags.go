@@ -15,6 +15,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
 // ContextFlags name a context of a kubeconfig.
@@ -63,23 +64,41 @@ func (f *ContextFlags) checkExists() error {
 	return fmt.Errorf("there is no kubeconfig: $KUBECONFIG is not set, and %s does not exist", strings.Join(files, ", "))
 }
 
-// User returns the name of the context and its user in the kubeconfig.
-func (f *ContextFlags) User() (name string, user *clientcmdapi.AuthInfo, err error) {
-	config, err := f.Config().RawConfig()
+// WithHint adds a hint to an error that has none.
+func WithHint(err error, hint string) error {
+	if strings.Contains(err.Error(), "(hint: ") {
+		return err
+	}
+	return fmt.Errorf("%w (hint: %s)", err, hint)
+}
+
+// read returns the kubeconfig, and the name of the context, which is in it.
+func (f *ContextFlags) read() (config clientcmdapi.Config, name string, err error) {
+	config, err = f.Config().RawConfig()
 	if err != nil {
-		return "", nil, fmt.Errorf("the kubeconfig cannot be read: %w", err)
+		return config, "", fmt.Errorf("the kubeconfig cannot be read: %w", err)
 	}
 	if err := f.checkExists(); err != nil {
-		return "", nil, err
+		return config, "", err
 	}
 	name = cmp.Or(f.Context, config.CurrentContext)
 	if name == "" {
-		return "", nil, errors.New("the kubeconfig has no current context")
+		return config, "", errors.New("the kubeconfig has no current context")
+	}
+	if config.Contexts[name] == nil {
+		hint := cmp.Or(diagnostic.DidYouMean(name, slices.Collect(maps.Keys(config.Contexts))...), "kubectl config get-contexts lists the contexts")
+		return config, "", fmt.Errorf("the kubeconfig has no context %q (hint: %s)", name, hint)
+	}
+	return config, name, nil
+}
+
+// User returns the name of the context and its user in the kubeconfig.
+func (f *ContextFlags) User() (name string, user *clientcmdapi.AuthInfo, err error) {
+	config, name, err := f.read()
+	if err != nil {
+		return "", nil, err
 	}
 	context := config.Contexts[name]
-	if context == nil {
-		return "", nil, fmt.Errorf("the kubeconfig has no context %q", name)
-	}
 	if context.AuthInfo == "" {
 		return "", nil, fmt.Errorf("the context %q of the kubeconfig has no user (hint: kubectl config set-context %s --user NAME)", name, shell.Quote(name))
 	}

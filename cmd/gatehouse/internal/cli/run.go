@@ -1,5 +1,6 @@
-// Package cli has what all families of commands share: the root of the command tree, exit codes, flags that name a cluster, output
-// and input. Each family is a package below it; families do not import each other.
+// Package cli has what all commands share: the root of the command tree, exit codes, the flags that name a cluster, and
+// output and input. Run is the entry point of the program. Each family of commands is a package below this one; families
+// do not import each other.
 package cli
 
 import (
@@ -65,7 +66,8 @@ func ExitOutcome(outcome authn.Outcome) error {
 	return Exit(ExitUnknown)
 }
 
-// Run runs the program with these commands and returns its exit code.
+// Run runs the program with these commands and returns its exit code: that of an ExitError, and ExitUnknown for any other
+// error. It writes the error to s.Err.
 func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams) *cobra.Command) int {
 	if slices.Equal(args, []string{"--version"}) {
 		args = []string{"version"}
@@ -110,12 +112,15 @@ func NewRoot(s Streams, commands ...func(Streams) *cobra.Command) *cobra.Command
 	root := &cobra.Command{
 		Use:   "gatehouse",
 		Short: "Admission and authentication webhooks for Kubernetes",
-		Long: `Gatehouse is a webhook server for the Kubernetes API server: it injects sidecars,
-enforces policies and authenticates tokens. The same decisions run offline on
-manifests and recorded reviews.
+		Long: `Gatehouse is a webhook server for the Kubernetes API server. It injects sidecars,
+enforces policies and authenticates tokens.
 
-Exit codes: 0 yes, 1 no (refused, an error found), 2 cannot decide (bad usage,
-bad input, unreachable).`,
+'gatehouse serve' runs the server. The other commands decide as the server does,
+about manifests, about what exists in a cluster and about recorded requests, or help
+you to operate it.
+
+Exit codes: 0 yes, 1 no (something is refused, or has an error), 2 cannot decide
+(wrong usage, wrong input, or a server that does not answer).`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: DisplayName(os.Args[0])},
 		SilenceErrors:     true,
 		SilenceUsage:      true,

@@ -1,12 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,8 +46,8 @@ func (f *SourceFlags) native(dir string) bool { return f.hasFlags && f.active(di
 func (f *SourceFlags) Add(cmd *cobra.Command) {
 	f.ClusterFlags.Add(cmd)
 	f.hasFlags = true
-	cmd.Flags().BoolVar(&f.WithCluster, "with-cluster", false, "decide by what is active in the cluster too, beside --config; a document replaces an object of its kind and name")
-	cmd.Flags().BoolVar(&f.partial, "partial", false, "decide although the documents of the servers' own --config cannot be read from the cluster")
+	cmd.Flags().BoolVar(&f.WithCluster, "with-cluster", false, "decide by --config and by what is active in the cluster; a document replaces an object of the same kind and name")
+	cmd.Flags().BoolVar(&f.partial, "partial", false, "decide even if the documents of the servers' own --config cannot be read")
 }
 
 // ClusterFlagNames are the names of the flags that name a cluster.
@@ -55,7 +55,7 @@ func ClusterFlagNames() []string { return []string{"in-cluster", "kubeconfig", "
 
 // AddBeside adds the flags to a command that needs a directory or a cluster, unless something else is given. value is --config.
 func (f *SourceFlags) AddBeside(cmd *cobra.Command, value *string, unless ...string) {
-	AddConfigFlag(cmd, value, "directory of documents; with a cluster, it decides in place of what is active there (required)", append(unless, ClusterFlagNames()...)...)
+	AddConfigFlag(cmd, value, "directory of documents; with a cluster, they replace what is active there (required)", append(unless, ClusterFlagNames()...)...)
 	_ = cmd.MarkFlagRequired(configFlag) // the flag exists
 	f.optional = true
 	f.Add(cmd)
@@ -220,10 +220,7 @@ func (s *Source) Explain(err error) error {
 	if apierr.Classify(err).IsDenied() {
 		return fmt.Errorf("the API server %s refuses the user of the kubeconfig: %w (hint: kubectl auth whoami)", s.Access.Host, err)
 	}
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		return fmt.Errorf("the API server %s cannot be reached: %w", s.Access.Host, failed.Err)
-	}
-	return err
+	return cmp.Or(apierr.Unreached(err), err)
 }
 
 // Unread returns what of the active configuration is not known, an error for each: what could not be read so far, and objects
@@ -276,7 +273,7 @@ func (s *Source) CheckDeciding(loaded *resolve.CommandConfig) error {
 	if unread := s.Unread(loaded); len(unread) > 0 {
 		return errors.Join(unread...)
 	}
-	text, hint := "0 policies and 0 profiles are active", "a policy needs validationActions or a binding"
+	text, hint := "no policy and no profile is active", "a policy needs validationActions or a binding"
 	switch {
 	case s.dir != "" && !s.flags.WithCluster:
 		return fmt.Errorf("%s: %s (hint: %s)", InertName(s.dir), text, hint)

@@ -1,8 +1,9 @@
-// Package cluster reads what policies and profiles look up in a cluster: namespaces,
-// the objects that they name as params and presets, and answers of its authorizer.
+// Package cluster reads from a cluster what policies and profiles look up: namespaces, the objects that they name as
+// params and presets, and answers of the API server's authorizer. The server uses a View, which watches exactly the
+// objects that the configuration names and answers from memory. A command uses Once, which reads each object when it is
+// needed.
 //
-// Objects are watched and kept in memory, those that a configuration names and
-// no others. What has been read once stays in use while the API server is unreachable.
+// While the API server cannot be reached, a View goes on with the objects that it has read.
 package cluster
 
 import (
@@ -153,9 +154,9 @@ func (c *Cluster) view(n WatchTargets) *View {
 	return v
 }
 
-// ReadNamespace reads the namespace of a request if it is not in memory: it may have been
-// created just before. Requests are limited by client, so that one
-// that sends names that do not exist delays no other.
+// ReadNamespace reads the namespace of a request if it is not in memory, because it may have been created a moment ago.
+// The number of reads is limited for each client, so that a client that names namespaces that do not exist delays no
+// other.
 func (c *Cluster) ReadNamespace(name string, client *clients.Client) {
 	f := c.namespaces.Load()
 	if f == nil || name == "" {
@@ -167,8 +168,8 @@ func (c *Cluster) ReadNamespace(name string, client *clients.Client) {
 	c.liveGetter.getLiveIf(f, "", name, func() bool { return c.liveGetter.allow(client) })
 }
 
-// Keep stops the followers that the View does not use. Reviews in progress by an older
-// configuration use the objects in memory.
+// Keep stops watching what the View does not use. Reviews that an older configuration still decides use the objects in
+// memory.
 func (c *Cluster) Keep(v *View) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -46,8 +46,8 @@ const (
 	maxProblems = 20
 )
 
-// Once is what a command looks up in a cluster: it reads with get and list what is asked for, and
-// remembers it. Unlike a View it needs no right to watch. It is safe for concurrent use.
+// Once looks things up for a command: it reads each object with get or list when it is asked for the first time, and
+// remembers the answer. Unlike a View, it needs no right to watch. It is safe for concurrent use.
 type Once struct {
 	// ctx is that of the command: a look-up has none.
 	ctx     context.Context //nolint:containedctx // see above

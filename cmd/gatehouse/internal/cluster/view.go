@@ -25,12 +25,11 @@ var (
 	_ sidecar.ConfigMaps = (*View)(nil)
 )
 
-// View is the part of a cluster that one configuration looks up. It is safe for concurrent
-// use. The objects that it returns are shared and must not be changed.
+// View is the part of a cluster that one configuration looks up. It is safe for concurrent use. The objects that it
+// returns are shared and must not be changed.
 //
-// It answers from memory. As in the API server, an object that is asked for by
-// name and is not in memory is asked for once more where it must be: it may have
-// been created just before what is reviewed, and its event still be on the way.
+// A View answers from memory. If an object that is looked up by name is not in memory, the View asks the API server once,
+// as the API server itself does: the object may be new, and its event still on the way.
 type View struct {
 	liveGetter *liveGetter
 	// namespaces is nil if they are not needed.

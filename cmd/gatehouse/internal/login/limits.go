@@ -15,10 +15,9 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// ClientOf returns what identifies a caller: the address that the connection comes
-// from, of IPv6 the /64, which is what one machine has at least. A header such as
-// X-Forwarded-For is not evaluated: anybody can write one. Whatever has no such
-// address is one client.
+// ClientOf returns what identifies a caller: the address from which the connection comes, and of an IPv6 address the /64,
+// because one machine has at least that many addresses. Headers such as X-Forwarded-For are ignored, because any caller
+// can set them. All callers without such an address count as one.
 func ClientOf(remoteAddr string) netip.Prefix {
 	from, err := netip.ParseAddrPort(remoteAddr)
 	if err != nil {

@@ -9,7 +9,7 @@ func sentence(r authn.Reason) string {
 	case authn.ReasonOK:
 		return "the token is valid"
 	case authn.ReasonForeign:
-		return "the token is not for this server: it is neither an access token, nor a login token, nor a JWT of a configured issuer (hint: check whether it is for another cluster)"
+		return "this server does not know such a token: it is neither an access token, nor a login token, nor a JWT of a configured issuer (hint: check whether it is for another cluster)"
 	case authn.ReasonMalformed:
 		return "the token is damaged: truncated or mistyped (hint: copy it again, or get a new one)"
 	case authn.ReasonUnknownID:
@@ -25,7 +25,7 @@ func sentence(r authn.Reason) string {
 	case authn.ReasonRevoked:
 		return "the token was revoked (hint: log in again, or ask for a new one)"
 	case authn.ReasonUnknownKey:
-		return "the token is signed with an unknown key (hint: log in again; if it is new, try again in a minute)"
+		return "the token is signed with an unknown key (hint: try again in a minute, then log in again)"
 	case authn.ReasonSignature:
 		return "the signature is invalid: the token is damaged or forged (hint: log in again)"
 	case authn.ReasonAlgorithm:
@@ -37,7 +37,7 @@ func sentence(r authn.Reason) string {
 	case authn.ReasonKeys:
 		return "the keys of the token's issuer are not available (hint: try again in a minute)"
 	case authn.ReasonGroups:
-		return "your groups are not available: what knows them does not answer (hint: try again in a minute)"
+		return "your groups cannot be looked up: the service that knows them does not answer (hint: try again in a minute)"
 	case authn.ReasonDeadline:
 		return "there was not enough time to verify the token (hint: try again in a minute)"
 	case authn.ReasonSourceGone:

@@ -1,14 +1,11 @@
-// Package login is how people get tokens from Gatehouse and ask about them: what
-// is said over the wire, and the server's side of it.
+// Package login is the server's side of logins, and the protocol between it and the commands login and whoami.
 //
-// Both endpoints are asked without a client certificate, by anybody who reaches
-// the server. POST /login takes a Request and answers with an Issued (200) or a
-// Failure. POST /whoami takes the token as a bearer token and no body, and answers
-// with an Answer (200) whether or not the token is good, or with a Failure if it was
-// not evaluated.
+// POST /login takes a Request and answers with an Issued (200) or a Failure. POST /whoami takes the token as a bearer
+// token, without a body, and answers with an Answer (200) whether the token is valid or not, or with a Failure if it was
+// not evaluated. Anyone who reaches the server may call both, without a client certificate.
 //
-// GET /login is answered with 405 and a Failure of ReasonMethod: a client asks that
-// before it gives a password to what may be another server.
+// GET /login is answered with 405 and a Failure with ReasonMethod. A client uses that to check that the server is a
+// Gatehouse before it sends a password.
 package login
 
 import (

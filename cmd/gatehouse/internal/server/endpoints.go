@@ -37,11 +37,9 @@ const (
 	maxLoginBytes = 64 << 10
 )
 
-// KeyWaits returns how many token reviews may wait for the keys of issuers at one
-// time. Each of them holds one of the slots that all tokens share, so that it must stay
-// well below their number, which is slotsPerProcessor times this. Anyone can send tokens
-// with forged key ids, and each of them waits for all of tokenTime if the issuer does
-// not answer.
+// KeyWaits returns how many token reviews may wait for the keys of issuers at the same time. Anyone can send tokens with
+// forged key ids, and each of them waits for all of tokenTime if the issuer does not answer. Each holds one of the slots
+// that all tokens share, so the number must stay well below that of the slots, which is slotsPerProcessor times this.
 func KeyWaits() int { return runtime.GOMAXPROCS(0) }
 
 // ReviewOptions is what Reviews needs. Every field is required but for
@@ -108,8 +106,8 @@ type reviews struct {
 	admission, token, access review.Options
 }
 
-// Reviews answers every endpoint of the table from the snapshot that is current when a
-// review arrives.
+// Reviews answers every endpoint of the table. A review is decided by the snapshot that is current when it arrives, also
+// if another one becomes current before the answer.
 func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) http.Handler {
 	r := &reviews{
 		ReviewOptions: options, current: current,

@@ -1,5 +1,6 @@
-// Package server serves reviews over TLS, and health and metrics over plain HTTP. It
-// owns timeouts, limits and the shutdown that loses no call.
+// Package server serves reviews over TLS, and health and metrics over plain HTTP. It has the timeouts, the limits of
+// connections, and a shutdown that answers every call in progress. Server is the listeners; Reviews is the handler that
+// answers the endpoints.
 package server
 
 import (
@@ -112,10 +113,9 @@ func New(o Options) *Server {
 	}
 }
 
-// Run serves until ctx ends, then drains: it reports unready and closes each
-// connection behind the answer in progress for the drain delay, stops
-// listening, and waits until no call is in progress. It returns nil if every call was
-// answered. The requests' contexts do not descend from ctx: stopping cancels no review.
+// Run serves until ctx ends, and then drains: for the drain delay, /readyz fails and each connection is closed after its
+// answer. After that, Run stops listening, and waits until no call is in progress. It returns nil if every call was
+// answered. The contexts of requests do not descend from ctx, so stopping cancels no review.
 func (s *Server) Run(ctx context.Context) error {
 	o := &s.options
 	problems := &connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}

@@ -45,41 +45,25 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	f := auditFlags{failOn: newThresholds()}
 	cmd := &cobra.Command{
 		Use:   "audit [--config DIR]",
-		Short: "Check what exists in a cluster against policies and profiles",
-		Long: `Audit reads the objects of a cluster that policies match, with your rights, and
-decides each as its creation would be decided now: it sets defaults, applies mutating
-policies, injects sidecars into pods and pod templates, and evaluates all policies.
-It changes nothing.
+		Short: "Check the existing objects of a cluster against policies and profiles",
+		Long: `Audit finds objects in a cluster that violate policies, and pods without their
+sidecars. It decides each object as if it were created now, reads the cluster with
+your rights, and changes nothing. Without --config, it decides by what is active in
+the cluster. With --config, it decides by a directory, so that you see what a new
+policy would refuse; with --with-cluster too, by both.
 
-Without --config it decides by what is active in the cluster: custom resources, the
-documents that the running servers have in their own --config, and the cluster's own
-admission policies. With --config it decides by
-the documents of a directory in their place, to see what a new policy would break;
-with --with-cluster too, by both. Namespaces and params come from the cluster. If
-the servers cannot be asked, the audit is not complete unless --partial is set.
+  fail      its creation would be refused
+  warn      a policy warns about it, or audits it
+  error     it cannot be decided
+  excepted  a PolicyException exempts it
+  change    a mutating policy would change it
 
-  fail       its creation would be refused now
-  warn       a policy warns about it, or audits it
-  error      cannot decide
-  excepted   a PolicyException exempts it
-  change     a mutating policy would change it, with the paths
+A rule that depends on the request, such as on its user, cannot be audited. The
+report lists such rules, and what you have no right to read. -o json has the totals
+and some examples, -o ndjson every result on a line.
 
-For injection it counts pods whose sidecars are current, stale (of another
-revision), missing, declined (the pod opts out), or extra (a pod would not get them
-now).
-
-An audit does not know who would ask: rules that read userInfo, oldObject,
-operation, options or the authorizer are skipped and listed with the reason. What
-cannot be read is listed with the missing right.
-
-  -o table   per rule: numbers of objects, namespaces and examples (the default)
-  -o json    one document with totals, and examples of each rule
-  -o ndjson  every result, a line each, as they are found; the last line has the
-             document of -o json as "report"
-
-Exit codes: 2 something could not be judged: a kind or an object, or the audit was
-cut off; otherwise 1 there is more than --fail-on allows, without it any object
-that fails; otherwise 0.`,
+Exit codes: 0 no more objects than --fail-on allows, without it none that fails; 1
+there are more; 2 something could not be judged, whatever else was found.`,
 		Example: `  # which objects break the policies that are active?
   gatehouse audit
 
@@ -99,12 +83,12 @@ that fails; otherwise 0.`,
 			return f.run(cmd.Context(), s)
 		},
 	}
-	cli.AddConfigFlag(cmd, &f.config, "directory of documents that decide in place of what is active in the cluster")
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents, which replace what is active in the cluster")
 	f.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "audit only objects in these namespaces, as in shop,pay; repeatable; objects in no namespace are left out")
-	flags.StringSliceVar(&f.kinds, "kind", nil, "audit only these kinds, as in Pod or deployments.apps; repeatable")
-	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces whose objects the API server does not send to Gatehouse, and which are not audited; repeatable")
+	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "audit only objects in these namespaces, such as shop,pay, and no cluster-scoped objects; repeatable")
+	flags.StringSliceVar(&f.kinds, "kind", nil, "audit only these kinds, such as Pod or deployments.apps; repeatable")
+	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces that are not audited, because the API server sends nothing about them to Gatehouse; repeatable")
 	flags.Var(&f.failOn, "fail-on", "exit with code 1 if there are more than N objects of this kind: "+strings.Join(f.failOn.Names, ", ")+"; repeatable (default violations=0)")
 	cli.AddOutputFlag(cmd, &f.output, outputs()...)
 	return cmd
@@ -123,11 +107,11 @@ func (f *auditFlags) check() error {
 		names []string
 	}{{"--namespace", f.namespaces}, {"--exclude-namespace", f.excluded}} {
 		for _, name := range of.names {
-			errs.Add(len(validation.IsDNS1123Label(name)) > 0, "%s %q: must be a DNS label: lower-case letters, digits and dashes", of.flag, name)
+			errs.Add(len(validation.IsDNS1123Label(name)) > 0, "%s %q: must be the name of a namespace: lower-case letters, digits and dashes", of.flag, name)
 		}
 	}
 	for _, name := range f.namespaces {
-		errs.Add(slices.Contains(f.excluded, name), "--namespace %q: the API server does not send its objects to Gatehouse (hint: --exclude-namespace names the namespaces of which that is so)", name)
+		errs.Add(slices.Contains(f.excluded, name), "--namespace %q: the API server sends nothing about this namespace to Gatehouse (hint: --exclude-namespace lists such namespaces)", name)
 	}
 	for _, kind := range f.kinds {
 		errs.Add(kind == "", `--kind "": must be a kind or a resource, as in Pod or deployments.apps`)

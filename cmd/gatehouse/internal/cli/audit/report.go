@@ -150,7 +150,7 @@ func (r *report) conclude(limits *cli.Thresholds) {
 	}
 	r.Complete = r.Complete && len(r.Unjudged) == 0
 	if !r.Complete && len(r.Unjudged) == 0 {
-		r.addUnjudged("not all that the API server has could be discovered")
+		r.addUnjudged("the API server could not list all of its resources")
 	}
 	switch {
 	case !r.Complete:

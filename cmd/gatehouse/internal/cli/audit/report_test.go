@@ -201,11 +201,11 @@ func TestUndecided(t *testing.T) {
 	a.Object(pod("shop", "a"))
 	a.Result(audit.Result{Object: pod("shop", "a"), Status: audit.Error, Message: "namespace is not known"})
 	outcome := sampleOutcome()
-	outcome.Unknown = append(outcome.Unknown, "gadgets: no active policy or profile is about such a kind")
+	outcome.Unknown = append(outcome.Unknown, "gadgets: no active policy or profile matches this kind")
 	r := newReport(f, f.Describe(f.config), outcome, a.Summary())
 	r.conclude(&f.failOn)
 	want := []string{
-		"--kind gadgets: no active policy or profile is about such a kind",
+		"--kind gadgets: no active policy or profile matches this kind",
 		"1 object cannot be decided",
 	}
 	if !slices.Equal(r.Unjudged, want) || r.Result != cannotDecide || r.Complete {

@@ -21,9 +21,10 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certs",
 		Short: "Show and rotate the CA of the serving certificates",
-		Long: `The servers that share a CA store it in a Secret; a single server can store it in a
-directory. The elected server rotates it step by step, so that no call fails. 'certs status'
-shows the state of a rotation and who trusts what, and 'certs rotate' requests a new CA.`,
+		Long: `Servers with a CA of their own (serve --self-signed) keep it in a Secret, or a
+single server in a directory. 'certs status' shows the state of the CA and which
+webhook configurations trust it. 'certs rotate' requests a new CA, which takes the
+place of the old one without a failed call.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newStatusCommand(s), newRotateCommand(s))
@@ -44,8 +45,8 @@ type commonFlags struct {
 func (f *commonFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.secret, "secret", install.DefaultCASecret, "Secret with the CA, NAMESPACE/NAME, as in --self-signed-secret of serve")
-	flags.StringVar(&f.dir, "dir", "", "directory with the CA in place of a Secret, as in --self-signed-dir of serve")
-	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA, by name, of either kind; repeatable, empty for none (default "+install.DefaultRegistration+"; with --dir none)")
+	flags.StringVar(&f.dir, "dir", "", "directory with the CA, in place of a Secret, as in --self-signed-dir of serve")
+	flags.StringArrayVar(&f.registrations, "registration", nil, "name of the webhook configurations that trust the CA, of either kind; repeatable, empty for none (default "+install.DefaultRegistration+"; with --dir none)")
 	f.Add(cmd)
 }
 

@@ -29,23 +29,16 @@ func newRotateCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Request a new CA",
-		Long: `Rotate requests a new CA. It sets an annotation of the Secret, ` + certs.RotateAnnotation + `,
-and the elected server does the rest, in an order in which no call fails: it publishes
-the new CA in every webhook configuration, waits until the slowest API server uses it
-(ten minutes, or --rotation-hold of serve), has all servers take certificates of the new
-CA, waits as long again, and removes the old CA.
+		Long: `Rotate requests a new CA, and the elected server replaces the old one without a
+failed call. It publishes the new CA in every webhook configuration, waits until
+every API server trusts it (ten minutes, or --rotation-hold of serve), has all
+servers use certificates of the new CA, waits as long again, and removes the old CA.
+--wait shows these steps; you can interrupt it, and the rotation goes on.
 
-With --wait it shows each step on standard error, and returns when the old CA is removed
-and every registration trusts only the new one. You can interrupt it: the rotation
-continues. With --dry-run it requests nothing.
-
-With --dir and no --registration, Gatehouse cannot read who trusts the CA. ca.crt holds
-both CAs as soon as the server has read the request: give it to the API server before
-the new CA signs, which is after the hold, and update copies of apiserver-client.crt
-and apiserver-client.key.
-
-If the key of the CA may have leaked and you cannot wait, stop all servers, delete the
-Secret, and start them again: the first one makes a new CA at once.
+With --dir and no --registration, Gatehouse does not know who trusts the CA. ca.crt
+holds both CAs as soon as the server has read the request. Before the first wait is
+over, give it to the API server, and the new apiserver-client.crt and
+apiserver-client.key, too.
 
 Exit codes: 0 requested, or done with --wait; 1 not done in time; 2 cannot decide:
 nothing was requested, or the state cannot be read.`,
@@ -73,8 +66,8 @@ nothing was requested, or the state cannot be read.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.wait, "wait", false, "show the steps and return when the rotation is done")
-	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "maximum time to wait, with --wait; without it, at least three times --rotation-hold of the servers")
+	flags.BoolVar(&f.wait, "wait", false, "show each step, and return when the rotation is done")
+	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "with --wait, maximum time to wait; without the flag at least three times --rotation-hold of the servers")
 	f.add(cmd)
 	cli.AddDryRunFlag(cmd, &f.dryRun)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")

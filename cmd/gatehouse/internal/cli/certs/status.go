@@ -20,17 +20,17 @@ func newStatusCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show CAs and the webhooks that trust them",
-		Long: `Status shows the state of a rotation and its next step, each CA, which CAs each webhook
-configuration trusts, and the Certificate and issuer of cert-manager if its cainjector
-writes the configuration. It shows problems first, each with a remedy. Whether webhooks
-trust a certificate that another program issues, 'gatehouse probe' shows.
+		Long: `Status shows whether API servers can trust the certificates of Gatehouse: each CA,
+the phase of a rotation and its next step, and which CAs each webhook configuration
+trusts. Problems come first, each with a remedy. Status changes nothing and shows no
+key.
 
-It reads the Secret, the webhook configurations and cert-manager's objects from the API
-server of the kubeconfig. With --dir it reads a directory, and the webhook configurations
-of --registration. It changes nothing and shows no key.
+It reads the Secret, the webhook configurations and the objects of cert-manager from
+the API server of the kubeconfig, or with --dir a directory. For a certificate that
+another program issues, run 'gatehouse probe'.
 
-Exit codes: 0 everything is trusted and valid, 1 there is a problem, 2 cannot decide:
-something cannot be read, and the rest has no problem.`,
+Exit codes: 0 everything is trusted and valid, 1 there is a problem, 2 cannot
+decide: something cannot be read, and the rest has no problem.`,
 		Example: `  gatehouse certs status
   gatehouse certs status --secret edge/gate-ca --registration gate
   gatehouse certs status --dir ./gatehouse-certs

@@ -274,7 +274,7 @@ func (s *snapshot) diagnoseState() []diagnostic {
 	case s.request != "" && s.request != s.state.Done && err == nil && s.state.Phase() == certs.Stable && s.now.Sub(later(requested, s.state.Since)) > graceTime:
 		return one(levelProblem, "no replica has begun the rotation that was requested at "+dated(requested, s.now), seeLogs)
 	case n.At != nil && s.now.Sub(*n.At) > graceTime:
-		return one(levelProblem, n.What+" since "+dated(*n.At, s.now)+", and has not", seeLogs)
+		return one(levelProblem, "a step is overdue since "+dated(*n.At, s.now)+": "+n.What, seeLogs)
 	}
 	return nil
 }

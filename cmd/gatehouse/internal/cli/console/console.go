@@ -1,8 +1,8 @@
 // Package console implements the command "gatehouse console": pages for a browser on this machine, about a cluster, a
 // configuration and recordings.
 //
-// Nothing listens in the cluster, and the console has no rights of its own: it shows what the user of the kubeconfig may read,
-// and it changes nothing. What other commands compute, it has from them: each page names the command that prints the same.
+// The console listens on this machine alone. It reads a cluster with the rights of the user of the kubeconfig, and changes
+// nothing. It computes nothing itself: it runs other commands, and each page names the command that prints the same.
 package console
 
 import (
@@ -51,15 +51,15 @@ func NewCommand(s cli.Streams, run Run) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Show decisions and policies in a browser",
-		Long: `Console serves pages on this machine and opens them in the browser: replicas and
-certificates, decisions with their reasons, policies and profiles. You can try a
-change of a policy on manifests and recordings. Each page names the command that prints
-the same.
+		Long: `Console shows in your browser what the servers of a cluster do: replicas and
+certificates, decisions with their reasons, policies and profiles. You can also try
+a change of a policy on manifests and recordings. Each page names the command that
+prints the same. With --config or --recording, and without --context, the console
+needs no cluster.
 
-It shows the cluster of the kubeconfig, with the rights of its user. With --config or
---recording, and without --context, it shows these alone and needs no cluster. It
-changes nothing, and it answers only your browser: the URL that it prints has a token,
-which works once.
+The console runs on this machine, reads the cluster with your rights, and changes
+nothing. It answers only your browser: the URL that it prints has a token, which
+works once.
 
 Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
 		Example: `  # the cluster of the current context
@@ -78,13 +78,13 @@ Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
 			return f.serve(cmd.Context(), s, run)
 		},
 	}
-	cli.AddConfigFlag(cmd, &f.config, "directory of documents; with a cluster, it decides in place of what is active there")
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents; with a cluster, they replace what is active there")
 	f.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.recordings, "recording", nil, "recording to show: a file, or a directory with segments; repeatable (default those of the replicas)")
+	flags.StringArrayVar(&f.recordings, "recording", nil, "recording to show: a file, or a directory of such files; repeatable (default the recordings of the replicas)")
 	flags.StringArrayVarP(&f.namespaces, "namespace", "n", nil, "namespace whose objects are shown; repeatable (default all that you may read)")
 	flags.IntVar(&f.port, "port", defaultPort, "port on the loopback interface, 0 for any free port")
-	flags.BoolVar(&f.noBrowser, "no-browser", false, "print the URL, and do not open a browser")
+	flags.BoolVar(&f.noBrowser, "no-browser", false, "print the URL, and open no browser")
 	return cmd
 }
 

@@ -46,49 +46,20 @@ func NewManifestsCommand(s cli.Streams) *cobra.Command {
 	var f manifestsFlags
 	cmd := &cobra.Command{
 		Use:   "manifests",
-		Short: "Print webhook registrations, rights and API server settings",
-		Long: `Manifests prints what a running server needs from the API server, for kubectl apply: the
-webhook configurations that register it for admission, its rights, and more below. The
-server itself is installed with the Helm chart, or with install.yaml of a release.
+		Short: "Print the webhook configurations and rights that a server needs",
+		Long: `Manifests prints what a server needs from the API server, for kubectl apply: the
+webhook configurations, and the rights with the reason for each. The Helm chart and
+install.yaml have all of that; you need this command for a Deployment of your own,
+or for a server outside of the cluster. With --authentication or --authorization it
+prints the files with which kube-apiserver asks Gatehouse about tokens, and about the
+scopes of tokens.
 
-With --config it registers only the resources that the documents match: run it again
-when they match others. A selector of namespaces or objects that all policies of a
-webhook have becomes a selector of the webhook. Without it, new pods are registered for
-injection, and pods and workloads for validation.
+With --config, the API server sends exactly what the documents match: run manifests
+again when they match something else. With --custom-resources and
+--manage-registration, Gatehouse writes the rules itself when policies change. Say
+where the CA of the serving certificate comes from: --ca-file, or --certificates.
 
-Certificates: give --ca-file, the CA of the serving certificate, or --certificates.
-With --certificates self-signed, Gatehouse has its own CA in a Secret and writes it into
-the webhook configurations. With --certificates cert-manager, cert-manager does both,
-and the objects that it needs are printed too. With --certificates, manifests also prints the
-ServiceAccount and roles of Gatehouse, with the reason for each permission, and the
-command line of serve. Where Gatehouse writes into its webhook configurations, it also
-prints a ValidatingAdmissionPolicy that limits these writes.
-
-With --custom-resources, Gatehouse's custom resources are registered, so that invalid
-ones are rejected. The status of a policy says if the API server does not send what it
-matches. With --manage-registration the registration follows: Gatehouse writes rules and
-selectors, as policies and profiles need them. With --crds only the
-CustomResourceDefinitions are printed; apply them first.
-
-With --audit only the rights for serve --audit-every are printed: to list exactly the
-resources that policies and profiles match, and to write reports. The policies are those
-of the cluster of the kubeconfig, those of --config, or with --config and --context both.
-Without a cluster, what policies match by wildcards is left out.
-
-With --authentication it prints the kubeconfig for --authentication-token-webhook-config-file
-of kube-apiserver, a file on the control plane nodes, with the flags of kube-apiserver in
-its comment. It does not read the files that the kubeconfig names.
-
-With --authorization it prints two such files: the AuthorizationConfiguration for
---authorization-config of kube-apiserver, by which it asks serve --authorize about
-requests of tokens with a scope, and the kubeconfig that this file names.
-
-The API server sends nothing about kube-system, kube-node-lease, Gatehouse's own
-namespace, nodes, certificate signing requests, leases, events, reviews and Gatehouse's
-own documents, so that a cluster can start without Gatehouse. In an emergency it also
-sends no request of the group gatehouse.dev:break-glass: kubectl --as-group.
-
-Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
+Exit codes: 0 printed, 2 wrong usage, or an invalid configuration or CA.`,
 		Example: `  # rules for the documents of a directory
   gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed --config DIR | kubectl apply -f -
 
@@ -126,22 +97,22 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVar(&f.url, "url", "", "address of Gatehouse, https://HOST:PORT")
 	flags.StringVar(&f.service, "service", "", "Service of Gatehouse, NAMESPACE/NAME[:PORT] (default port 443)")
 	flags.StringVar(&f.caFile, "ca-file", "", "file of the CAs that verify the serving certificate, in PEM")
-	flags.StringVar(&f.certificates, "certificates", "", "issuer of the serving certificate, which also fills in its CA, in place of --ca-file: "+cli.OrList(certificateSources()))
+	flags.StringVar(&f.certificates, "certificates", "", "program that issues the serving certificate and writes its CA into the webhook configurations, in place of --ca-file: "+cli.OrList(certificateSources()))
 	flags.StringVar(&f.serviceAccount, "service-account", "", "existing ServiceAccount of Gatehouse (default: one with the name of the objects, which is printed)")
-	cli.AddConfigFlag(cmd, &f.config, "directory of documents to register (without it, pods and workloads)")
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents that decide what the API server sends (default: new pods for injection, pods and workloads for validation)")
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Gatehouse (default: that of --service, else gatehouse-system)")
-	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "more namespaces from which nothing is sent, such as those of network and storage drivers")
-	flags.StringSliceVar(&f.includeResources, "include-resource", nil, "resources that Gatehouse may have sent although the guard restricts them: secrets, *.rbac.authorization.k8s.io for mutation, or * for rules with wildcards; needs --manage-registration")
-	flags.BoolVar(&f.customResources, "custom-resources", false, "for serve --custom-resources: register Gatehouse for its custom resources too, and print the roles for that")
-	flags.BoolVar(&f.managed, "manage-registration", false, "for serve --manage-registration: print webhooks without rules and selectors, which Gatehouse writes, and the permission for that; needs --custom-resources")
-	flags.BoolVar(&f.logouts, "back-channel-logout", false, "also print the permission to create and delete TokenRevocations, for serve --back-channel-logout; needs --custom-resources")
-	flags.BoolVar(&f.audit, "audit", false, "print only the rights that serve --audit-every needs: to what the active policies of the cluster match, or those of --config, and to reports")
+	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "more namespaces about which the API server sends nothing, such as those of network and storage drivers; repeatable")
+	flags.StringSliceVar(&f.includeResources, "include-resource", nil, "resources that Gatehouse may add to its webhooks although they are sensitive: secrets, *.rbac.authorization.k8s.io for mutation, or * for rules with wildcards; needs --manage-registration")
+	flags.BoolVar(&f.customResources, "custom-resources", false, "for serve --custom-resources: also register Gatehouse for its custom resources, and print the rights for that")
+	flags.BoolVar(&f.managed, "manage-registration", false, "for serve --manage-registration: print webhooks without rules and selectors, and the right to write these; needs --custom-resources")
+	flags.BoolVar(&f.logouts, "back-channel-logout", false, "for serve --back-channel-logout: also print the right to create and delete TokenRevocations; needs --custom-resources")
+	flags.BoolVar(&f.audit, "audit", false, "for serve --audit-every: print only the rights to list what the active policies of the cluster match, or those of --config, and to write reports")
 	f.cluster.Add(cmd)
 	flags.BoolVar(&f.crds, "crds", false, "print only the CustomResourceDefinitions of this version")
 	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+cli.OrList(partNames())+" (default: all)")
-	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews")
-	flags.BoolVar(&f.authorization, "authorization", false, "print the kubeconfig for access reviews, and kube-apiserver's AuthorizationConfiguration that sends requests of tokens with a scope")
+	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for --authentication-token-webhook-config-file of kube-apiserver")
+	flags.BoolVar(&f.authorization, "authorization", false, "print the AuthorizationConfiguration with which kube-apiserver asks serve --authorize about requests of tokens with a scope, and the kubeconfig that it names")
 	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml, with --authorization authorization-kubeconfig.yaml)")
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver")
@@ -335,7 +306,7 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 		problems.Add(true, "the CA is missing (hint: --ca-file, or --certificates %s)", cli.OrList(certificateSources()))
 	}
 	problems.Add(f.logouts && !f.customResources, "--back-channel-logout needs --custom-resources: logouts are stored as TokenRevocations")
-	problems.Add(f.managed && !f.customResources, "--manage-registration needs --custom-resources: the replica that writes their status writes the rules")
+	problems.Add(f.managed && !f.customResources, "--manage-registration needs --custom-resources, with which replicas elect the one that writes the rules")
 	problems.Add(f.managed && f.config != "", "--manage-registration and --config exclude each other: Gatehouse writes the rules")
 	problems.Add(f.serviceAccount != "" && !f.customResources && f.certificates == "",
 		"--service-account needs --custom-resources or --certificates: without, no rights are printed")

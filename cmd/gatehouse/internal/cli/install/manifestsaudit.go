@@ -28,7 +28,7 @@ func (f *manifestsFlags) auditRights(ctx context.Context) (text []byte, notes []
 		}
 	}
 	if resolve.Deciding(c) == 0 {
-		return nil, nil, fmt.Errorf("nothing is audited: 0 of %s decide, and 0 profiles (hint: --config DIR or --context NAME; a policy needs validationActions or a binding)", from)
+		return nil, nil, fmt.Errorf("nothing would be audited by %s: no policy and no profile is active (hint: --config DIR or --context NAME; a policy needs validationActions or a binding)", from)
 	}
 	names := registration.Options{Name: f.name, Namespace: cmp.Or(f.namespace, install.DefaultNamespace), ServiceAccount: f.serviceAccount}
 	rights, err := registration.ForAudit(names, audit.Rights(c, served))

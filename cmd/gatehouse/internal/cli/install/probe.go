@@ -36,36 +36,22 @@ func NewProbeCommand(s cli.Streams) *cobra.Command {
 	var f probeFlags
 	cmd := &cobra.Command{
 		Use:   "probe",
-		Short: "Check that the webhooks answer, as the API server calls them",
-		Long: `Probe sends a review to each webhook in the webhook configurations of an install, as the
-API server does: to the cluster IP of the Service, with TLS, for the name of the
-Service, and it trusts only the caBundle of that webhook. The review is a dry run of the
-creation of a pod in --namespace. Nothing is created. A denial by a policy is an answer.
+		Short: "Check that every webhook answers the API server",
+		Long: `Probe calls every webhook of an install as the API server does, and tells you which
+one does not answer and why. It sends the creation of a pod as a dry run, over TLS,
+and trusts only the caBundle of the webhook. A denial by a policy is an answer. Run
+probe where the addresses of Services can be reached, in a pod or on a node; helm
+test runs it, too.
 
-Run it where the addresses of Services can be reached: in a pod or on a node. The Helm
-chart runs it for helm test. It needs the rights to get both webhook configurations and
-the Service.
+Probe also warns about problems that replicas report, such as a rejected
+configuration, and if Gatehouse asks callers for no client certificate. With --url
+it calls a server outside of a cluster. With --authorization it checks instead that
+the API server enforces the scopes of tokens, by SubjectAccessReviews, which you need
+the right to create: with several API servers, run it for each.
 
-With --url it asks no API server: it sends the review to both admission endpoints of a
-server outside of the cluster, and trusts --ca-file.
-
-With --authorization it checks instead that the API server enforces the scopes of tokens:
-that it asks Gatehouse about requests of these tokens, and denies them when Gatehouse does
-not answer. It creates SubjectAccessReviews for that, which needs the right to create
-these. With several API servers, run it for each, with --kubeconfig.
-
-It tries again until every webhook answers, for --timeout.
-
-It warns of what a replica reports about itself: a rejected configuration, params that
-do not exist, a recording that is not written. Replicas do that with custom resources,
-in Leases of --namespace, which needs the right to list these.
-
-It also warns if Gatehouse asks for no client certificate, so that API servers cannot show one:
-without it they compete with strangers for memory and connections.
-
-Exit codes: 0 every webhook answers; 1 a webhook does not answer, or with a certificate
-that its caBundle does not verify, or scopes are not enforced; 2 the webhook
-configurations or the Service cannot be read, or the API server cannot be asked.`,
+Exit codes: 0 every webhook answers; 1 a webhook does not answer, its certificate is
+not trusted, or scopes are not enforced; 2 wrong usage, the webhook configurations or
+the Service cannot be read, or the API server cannot be asked.`,
 		Example: `  # in a pod
   gatehouse probe --in-cluster
 
@@ -97,10 +83,10 @@ configurations or the Service cannot be read, or the API server cannot be asked.
 			return f.run(cmd.Context(), client, s)
 		},
 	}
-	f.add(cmd, "name of the webhook configurations", "namespace of the pod in the review", 30*time.Second, "how long to try until every webhook answers")
+	f.add(cmd, "name of the webhook configurations", "namespace of the pod in the review", 30*time.Second, "maximum time to try until every webhook answers")
 	cmd.Flags().BoolVar(&f.authorization, "authorization", false, "check only that the API server enforces the scopes of tokens")
 	cmd.Flags().StringVar(&f.url, "url", "", "server to call in place of the webhooks of a cluster, https://HOST[:PORT]")
-	cmd.Flags().StringVar(&f.caFile, "ca-file", "", "PEM file with the CAs that verify the certificate of --url (default the CAs of this machine)")
+	cmd.Flags().StringVar(&f.caFile, "ca-file", "", "file with the CAs of the certificate of --url, in PEM (default the system's)")
 	return cmd
 }
 
@@ -123,12 +109,9 @@ func (f *installFlags) add(cmd *cobra.Command, name, namespace string, timeout t
 // check returns all errors of the flags.
 func (f *installFlags) check() error {
 	problems := cli.Problems{f.Check()}
-	if wrong := validation.IsDNS1123Subdomain(f.name); len(wrong) > 0 {
-		problems = append(problems, fmt.Errorf("--name %.100q: must be the name of an object: %s (hint: gatehouse)", f.name, wrong[0]))
-	}
-	if wrong := validation.IsDNS1123Label(f.namespace); len(wrong) > 0 {
-		problems = append(problems, fmt.Errorf("--namespace %.100q: must be the name of a namespace: %s (hint: gatehouse-system)", f.namespace, wrong[0]))
-	}
+	problems.Add(len(validation.IsDNS1123Subdomain(f.name)) > 0, "--name %.100q: must be the name of an object: lower-case letters, digits, dashes and dots (hint: gatehouse)", f.name)
+	problems.Add(len(validation.IsDNS1123Label(f.namespace)) > 0,
+		"--namespace %.100q: must be the name of a namespace: lower-case letters, digits and dashes (hint: gatehouse-system)", f.namespace)
 	problems.Add(f.timeout <= 0, "--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout))
 	return problems.Err()
 }
@@ -178,7 +161,7 @@ func (f *probeFlags) checkURL() error {
 }
 
 // noClientCertificate is the warning about servers without --client-ca.
-const noClientCertificate = "Gatehouse asks for no client certificate, so that API servers compete with strangers for memory and connections (hint: set --client-ca, in the chart authentication.clientCASecret, and give API servers a certificate, see docs/tasks/require-client-certificates.md)"
+const noClientCertificate = "Gatehouse asks callers for no client certificate, so API servers share its memory and connections with strangers (hint: set --client-ca, in the chart authentication.clientCASecret, and give API servers a certificate, see docs/tasks/require-client-certificates.md)"
 
 // run tries until every webhook answers or the time is over, and prints the last attempt.
 func (f *probeFlags) run(ctx context.Context, client certs.Client, s cli.Streams) error {

@@ -148,7 +148,7 @@ func TestProbeWarns(t *testing.T) {
 	f := &probeFlags{installFlags: installFlags{name: "gatehouse", namespace: "gatehouse-system", timeout: time.Minute}}
 	var out, warnings bytes.Buffer
 	err := f.run(t.Context(), fake.NewClientset(objects...), cli.Streams{Out: &out, Err: &warnings})
-	if err != nil || strings.Count(out.String(), "answers: allowed\n") != 2 || strings.Count(warnings.String(), "warning: Gatehouse asks for no client certificate") != 1 {
+	if err != nil || strings.Count(out.String(), "answers: allowed\n") != 2 || strings.Count(warnings.String(), "warning: Gatehouse asks callers for no client certificate") != 1 {
 		t.Errorf("it ends with %v, %q and %q", err, out.String(), warnings.String())
 	}
 }

@@ -35,21 +35,20 @@ func NewUninstallCommand(s cli.Streams) *cobra.Command {
 	f := uninstallFlags{lag: registrationsLag}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Delete the webhook configurations, so that nothing depends on Gatehouse",
-		Long: `Uninstall deletes both webhook configurations of an install, and waits until no API server
-calls Gatehouse any more. After that, nothing in the cluster depends on Gatehouse: remove
-the rest with the tool that installed it, and the namespace. The Helm chart runs this
-command before it deletes anything.
-
-A webhook configuration is deleted if the names of all its webhooks end in gatehouse.dev
-and they call a Service in --namespace, or a URL. Otherwise both stay. At the end it names
-the pods of Gatehouse in --namespace that still run.
+		Short: "Delete the webhook configurations, before you remove Gatehouse",
+		Long: `Uninstall deletes both webhook configurations of an install, and waits until no API
+server calls Gatehouse any more. Run it before you remove the server, because a
+webhook without its server can block requests. The Helm chart runs it by itself.
+Uninstall deletes nothing if a webhook belongs to another program, or calls a
+Service outside of --namespace. At the end it names the pods of Gatehouse in
+--namespace that still run.
 
 If Gatehouse blocks the cluster and this command fails:
+
   kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration gatehouse
 
-Exit codes: 0 deleted, or nothing was there; 1 a configuration does not belong to this
-install, or you answered no; 2 a configuration could not be deleted or read.`,
+Exit codes: 0 deleted, or there was nothing to delete; 1 a webhook does not belong
+to this install, or you answered no; 2 a configuration could not be deleted or read.`,
 		Example: `  # what kubectl apply installed
   gatehouse uninstall && kubectl delete -f install.yaml`,
 		Args: cobra.NoArgs,

@@ -13,19 +13,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
-// withHint adds a hint to an error that has none.
-func withHint(err error, hint string) error {
-	if strings.Contains(err.Error(), "(hint: ") {
-		return err
-	}
-	return fmt.Errorf("%w (hint: %s)", err, hint)
-}
-
 // loginOf returns the login flags of the context. The hint is for a kubeconfig without one.
 func loginOf(f *cli.ContextFlags, hint string) (*loginFlags, error) {
 	name, user, err := f.User()
 	if err != nil {
-		return nil, withHint(err, hint)
+		return nil, cli.WithHint(err, hint)
 	}
 	login, err := execLogin(user.Exec)
 	if err != nil {

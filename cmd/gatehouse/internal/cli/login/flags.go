@@ -55,21 +55,21 @@ const tokenStoreVariable = "GATEHOUSE_TOKEN_STORE"
 func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.issuer, "issuer", "", "URL of the OpenID Connect issuer")
 	flags.StringVar(&f.issuerCA, "issuer-ca", "", "file with the CAs of the issuer's certificate, in PEM (default the system's)")
-	flags.StringVar(&f.issuerCAData, "issuer-ca-data", "", "the same in base64, in place of a file")
+	flags.StringVar(&f.issuerCAData, "issuer-ca-data", "", "the CAs of --issuer-ca in base64, in place of a file")
 	flags.StringVar(&f.clientID, "client-id", "", "client ID at the issuer")
-	flags.StringVar(&f.clientSecretFile, "client-secret-file", "", "file with the client secret; a public client has none")
-	flags.StringArrayVar(&f.scopes, "issuer-scope", nil, "OAuth scope to request from the issuer besides openid, such as email or groups; can be repeated")
-	flags.BoolVar(&f.device, "device", false, "log in on another device, with a code")
-	flags.BoolVar(&f.noBrowser, "no-browser", false, "print the address to open, and open no browser")
+	flags.StringVar(&f.clientSecretFile, "client-secret-file", "", "file with the client secret (default: none, for a public client)")
+	flags.StringArrayVar(&f.scopes, "issuer-scope", nil, "OAuth scope to request from the issuer besides openid, such as email or groups; repeatable")
+	flags.BoolVar(&f.device, "device", false, "log in on another device, such as a phone, with a code")
+	flags.BoolVar(&f.noBrowser, "no-browser", false, "print the URL to open, and open no browser")
 	flags.StringVar(&f.listen, "listen", defaultListen, "address on this machine that the browser returns to, HOST:PORT")
-	flags.StringVar(&f.server, "server", "", "URL of Gatehouse, https://HOST:PORT: for a login with user name and password, and for whoami")
+	flags.StringVar(&f.server, "server", "", "URL of Gatehouse, https://HOST:PORT, for logins with user name and password, and for whoami")
 	flags.StringVar(&f.serverCA, "server-ca", "", "file with the CAs of Gatehouse's certificate, in PEM (default the system's)")
-	flags.StringVar(&f.serverCAData, "server-ca-data", "", "the same in base64, in place of a file")
+	flags.StringVar(&f.serverCAData, "server-ca-data", "", "the CAs of --server-ca in base64, in place of a file")
 	flags.StringVar(&f.directory, "directory", "", "LDAP directory of the user, if Gatehouse has several")
 	flags.StringVar(&f.username, "username", "", "user name (default: login asks for it)")
 	flags.StringVar(&f.scope, "scope", "", "scope that narrows the session: view, edit, or one of the AuthenticationConfiguration (default: all of your rights)")
 	flags.StringVar(&f.cacheDir, "cache-dir", "", "directory for stored logins (default $KUBECACHEDIR/gatehouse or ~/.kube/cache/gatehouse)")
-	flags.StringVar(&f.tokenStore, "token-store", "", "where tokens are stored: auto (the OS keyring if it is unlocked, else files), keyring, file or none (default $"+tokenStoreVariable+" or auto)")
+	flags.StringVar(&f.tokenStore, "token-store", "", "where tokens are stored: auto (the keyring if it is unlocked, else files), keyring, file or none (default $"+tokenStoreVariable+" or auto)")
 }
 
 // named reports whether the flags name a way to log in.
@@ -104,7 +104,7 @@ func (f *loginFlags) check() error {
 		names := f.given(flags...)
 		problems.Add(names != "", "%s %s", names, where)
 	}
-	problems.Add(!f.named(), "--issuer with --client-id, or --server, is required")
+	problems.Add(!f.named(), "say where to log in: --issuer URL with --client-id ID, or --server URL")
 	if f.issuer != "" {
 		err := session.ParseIssuer(f.issuer)
 		problems.Add(err != nil, "--issuer: %w", err)

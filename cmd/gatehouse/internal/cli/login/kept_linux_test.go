@@ -24,7 +24,7 @@ func TestLoginAgain(t *testing.T) {
 		says []string
 	}{
 		{"good", func(*loginServer) {}, cli.ExitYes, []string{"logged in at "}},
-		{"gone", func(l *loginServer) { l.gone = true }, cli.ExitUnknown, []string{"the renewal was rejected: the account is not there any more", "a login is required"}},
+		{"gone", func(l *loginServer) { l.gone = true }, cli.ExitUnknown, []string{"the login could not be renewed: the account is not there any more", "you have to log in"}},
 		{"no answer", func(l *loginServer) { l.Close() }, cli.ExitYes, []string{"logged in at ", "the token could not be renewed and is used until it expires: https://"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -36,17 +36,17 @@ func NewKubeconfigCommand(s cli.Streams) *cobra.Command {
 	var f kubeconfigFlags
 	cmd := &cobra.Command{
 		Use:   "kubeconfig --api-server URL",
-		Short: "Write a kubeconfig for logins",
-		Long: `Kubeconfig writes a kubeconfig with the API server and a user whose token kubectl
-gets from 'gatehouse login', with the flags that you pass here. It contains no secret,
-so all users can share one file. It contains the CAs; a client secret stays a path.
+		Short: "Write a kubeconfig with which kubectl logs in",
+		Long: `Kubeconfig writes a kubeconfig with which kubectl logs in: to get a token, it runs
+'gatehouse login' with the flags that you pass here. The file has no secret, so all
+users can share it. Pass --server even if you use --issuer, because
+'gatehouse whoami' needs it.
 
-Pass --server with --issuer too: 'gatehouse whoami' needs it.
+With --merge, the entries are added to an existing kubeconfig. Entries of the same
+name are replaced only if 'gatehouse kubeconfig' wrote them.
 
-With --merge, the entries are added to a kubeconfig file. Entries of the same name
-are replaced if 'gatehouse kubeconfig' wrote them; otherwise nothing is written.
-
-Exit codes: 0 written, 1 rejected, 2 bad usage, or a file cannot be read or written.`,
+Exit codes: 0 written, 1 rejected, 2 wrong usage, or a file cannot be read or
+written.`,
 		Example: `  # for all users
   gatehouse kubeconfig --api-server https://192.0.2.1:6443 --api-server-ca cluster-ca.crt --name prod \
     --issuer https://dex.example --client-id kubernetes --issuer-scope groups --server https://192.0.2.10:9443 --server-ca ca.crt >kubeconfig
@@ -64,7 +64,7 @@ Exit codes: 0 written, 1 rejected, 2 bad usage, or a file cannot be read or writ
 	flags.StringVar(&f.apiServer, "api-server", "", "URL of the API server, https://HOST:PORT[/PATH] (required)")
 	flags.StringVar(&f.apiServerCA, "api-server-ca", "", "file with the CAs of the API server's certificate, in PEM (default the system's)")
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the cluster, the user and the context")
-	flags.BoolVar(&f.merge, "merge", false, "add the entries to a kubeconfig file, in place of standard output")
+	flags.BoolVar(&f.merge, "merge", false, "add the entries to a kubeconfig file, in place of printing a new one")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file for --merge (default the first of $KUBECONFIG, or ~/.kube/config)")
 	f.add(flags)
 	return cmd

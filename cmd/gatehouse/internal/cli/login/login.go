@@ -28,47 +28,25 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	var f loginCommand
 	cmd := &cobra.Command{
 		Use:   "login",
-		Short: "Log in to a cluster, as a command or kubectl's credential plugin",
-		Long: `Login gets a token for the API server and stores it, so that kubectl can use it
-until it expires and can no longer be renewed. You run login to log in; kubectl runs
-it to get the token, from the exec section of a kubeconfig that 'gatehouse
-kubeconfig' writes.
+		Short: "Log in to a cluster, and store the token for kubectl",
+		Long: `Login gets a token for the API server and stores it, so that kubectl works until the
+token has expired and can no longer be renewed. You run it to log in; kubectl runs
+it by itself if 'gatehouse kubeconfig' wrote the kubeconfig. Without --issuer and
+--server, the current context of the kubeconfig says where to log in.
 
-With --issuer, you log in at an OpenID Connect issuer: in a browser (with PKCE), or
-with --device on another device. The token is the issuer's ID token.
+With --issuer, you log in at an OpenID Connect issuer in a browser, or with --device
+on another device. With --server, login asks for your user name and password and
+sends them to Gatehouse; --scope then narrows what the tokens of the session can do,
+for example for a program that should not have all of your rights. Tokens are stored in the keyring of your system, unless
+--token-store says otherwise:
 
-With --server and without --issuer, you log in with user name and password. Login
-asks for them on the terminal and sends them to Gatehouse, which verifies them with
-LDAP. The token is Gatehouse's. There is no flag for a password; scripts use
---password-stdin, which always logs in again. Before it asks for anything, login
-verifies that the server is a Gatehouse.
-
-Without either, the current context of the kubeconfig decides.
-
-With --scope, the session is narrowed: its tokens can do what the scope includes, as far
-as you may do it. Everybody can narrow a session; it needs a login with user name and
-password, and a Gatehouse that the API server asks about scopes. With -o token, give the
-token to a program that should not have all of your rights.
-
-Tokens are stored in the OS keyring: Keychain, Credential Manager, or the Secret
-Service of a Linux desktop. --token-store, or the variable GATEHOUSE_TOKEN_STORE,
-selects another place:
-  auto     the keyring if it is unlocked and large enough, and else files that only
-           you can read, as for SSH sessions and CI (the default)
+  auto     the keyring if it is unlocked, else files that only you can read (the default)
   keyring  the keyring; login waits up to a minute for you to unlock it
   file     files that only you can read
   none     nothing is stored
-A stored login moves to the selected place when it is renewed.
 
-Programs that need a login at the same time wait for one another and use the first
-login. Where nobody can be asked, such as in a job, login fails and opens no browser.
-
-When you run login, it renews a stored login; if the renewal is rejected, you log in
-again. -o token prints the token, renewed only if it is about to expire, and never to a
-terminal.
-
-Exit codes: 0 logged in, 1 rejected, 2 cannot decide: bad usage, no response, no
-terminal for the question.`,
+Exit codes: 0 logged in, 1 rejected, 2 cannot decide: wrong usage, no response, or
+no terminal for a question.`,
 		Example: `  # in a browser
   gatehouse login --issuer https://dex.example --client-id kubernetes --issuer-scope email --issuer-scope groups
 
@@ -90,7 +68,7 @@ terminal for the question.`,
 	}
 	f.add(cmd.Flags())
 	f.Add(cmd)
-	cmd.Flags().BoolVar(&f.passwordStdin, "password-stdin", false, "read the password from standard input, instead of asking on the terminal")
+	cmd.Flags().BoolVar(&f.passwordStdin, "password-stdin", false, "read the password from standard input and log in again, for scripts")
 	cli.AddOutputFlag(cmd, &f.output, "text", "token")
 	return cmd
 }
@@ -232,7 +210,7 @@ func loginError(err error, hint string) error {
 	if errors.Is(err, session.ErrNeedsPerson) {
 		text := session.ErrNeedsPerson.Error()
 		if definite {
-			text += ": the renewal was rejected: " + refused.Error()
+			text += ": the login could not be renewed: " + refused.Error()
 		}
 		err = fmt.Errorf("%s (hint: %s)", text, hint)
 	}

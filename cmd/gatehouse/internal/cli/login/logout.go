@@ -19,12 +19,12 @@ func NewLogoutCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout",
 		Short: "Delete stored logins",
-		Long: `Logout deletes all logins that 'gatehouse login' stored on this machine, from files and
-from the OS keyring. With --context or --kubeconfig it deletes the login of that
+		Long: `Logout deletes the logins that 'gatehouse login' stored on this machine, in files
+and in the keyring: all of them, or with --context or --kubeconfig that of one
 context. The next kubectl asks you to log in again.
 
-Copies of a token are valid until they expire; a TokenRevocation revokes the tokens of
-a user sooner. The refresh token of an issuer is deleted here and not revoked there.
+Logout revokes nothing: a copy of a token is valid until it expires.
+'gatehouse token revoke --user' ends all tokens of a user.
 
 Exit codes: 0 nothing is left, 2 something could not be deleted.`,
 		Example: `  # all logins

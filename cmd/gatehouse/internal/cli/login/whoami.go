@@ -37,16 +37,13 @@ func NewWhoamiCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "whoami",
 		Short: "Show the identity behind a token, or why it is rejected",
-		Long: `Whoami sends the token of a kubeconfig's context, or of a file, to Gatehouse, and
-prints the answer: the identity, its source and when it expires, or why the token is
-rejected. An API server only says Unauthorized.
+		Long: `Whoami shows who you are for Gatehouse, or why it rejects your token, where an API
+server says only Unauthorized. It sends the token of the kubeconfig's context, or of
+--token-file, to Gatehouse. It never asks you to log in, and never prints the token.
 
-The address of Gatehouse is --server, or else the one that 'gatehouse kubeconfig'
-wrote into the kubeconfig. With --token-file, the kubeconfig is used only if
---kubeconfig or --context names it, so that a token is not sent to the wrong server.
-
-Whoami never asks you to log in, and never prints the token. 'kubectl auth whoami'
-shows the identity that the API server uses.
+The address of Gatehouse is --server, or the one that 'gatehouse kubeconfig' wrote.
+With --token-file, name the kubeconfig too (--kubeconfig or --context) if the
+address is to come from it, so that the token does not go to the wrong server.
 
 Exit codes: 0 yes, 1 no, 2 cannot decide.`,
 		Example: `  # with the token that kubectl uses
@@ -114,7 +111,7 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 	if f.tokenFile == "" || f.Named() {
 		name, user, err := f.User()
 		if err != nil {
-			return nil, withHint(err, "--kubeconfig FILE or --context NAME, or without a kubeconfig: --token-file FILE --server URL")
+			return nil, cli.WithHint(err, "--kubeconfig FILE or --context NAME, or without a kubeconfig: --token-file FILE --server URL")
 		}
 		report.Context = name
 		own, err := execLogin(user.Exec)

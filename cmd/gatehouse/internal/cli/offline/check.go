@@ -37,54 +37,24 @@ func NewCheckCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check --config DIR|--context NAME [FILE|DIR]... [-k DIR]...",
 		Short: "Check whether manifests would be admitted",
-		Long: `Check processes every object in manifests as the API server and Gatehouse do when
-it is created: it validates the object against the schema of its kind, sets
-defaults, changes it by mutating policies, injects sidecars into pods, and evaluates
-all policies. For every object
-it prints the verdict and every violation, with policy, binding, rule and line.
+		Long: `Check tells you before you apply manifests whether the API server and Gatehouse
+would admit them. It does with every object what happens to it in a cluster:
+validation by the schema of its kind, defaults, mutating policies, sidecar injection
+and all policies, also for the pods that a workload will create. It prints a verdict
+for each object, and every violation with its policy, rule and line.
+
+The policies are those of --config, or what is active in a cluster (--context,
+--kubeconfig or --in-cluster). With both, --config replaces what is active, or adds
+to it with --with-cluster. Params come from there alone; namespaces and
+CustomResourceDefinitions can also be among the manifests.
 
   admitted       nothing denies it
-  warned         it is admitted with a warning
-  refused        its schema or a policy denies it, or injection rejects its pods
-  cannot decide  the reason follows
+  warned         it is admitted, with a warning
+  refused        the API server, a policy or sidecar injection would reject it
+  cannot decide  something is missing: the reason follows
 
-What a mutating policy or injection makes of an object is validated too. For a
-workload, mutating policies, injection and policies that match pods process the pods
-that it creates. If a policy that the API server does not apply to workloads, such as
-a ValidatingAdmissionPolicy on pods, will refuse all of them, the workload gets a
-warning; --pods=refuse makes it a refusal. Violations that a PolicyException exempts
-are shown but do not count.
-
-With --old, objects that are among the old ones are updated, and all others are
-created. With --operation DELETE the objects are deleted.
-
-Namespaces come from the configuration, then from the manifests, then from
---namespace-labels for all others. Params come from the configuration only. Kinds
-of custom resources need their CustomResourceDefinition, in either place; without
-it their fields are not checked.
-
-Arguments are files and directories, as with -f. In directories, files that have
-neither kind nor apiVersion, such as package.json or values.yaml, are skipped with a
-note, and kustomization files too: their namespace and patches count with -k alone,
-which renders a kustomization as "kustomize build" does, without plugins and Helm,
-and fetches nothing. What is piped has the paths in helm's "# Source:" comments;
---path names the chart's directory, or the file that it is rendered from.
-
-With --context, --kubeconfig or --in-cluster it decides by what is active in that
-cluster: custom resources, the documents that the running servers have in their own
---config, and its own admission policies, with its
-namespaces, params and CustomResourceDefinitions. --config then decides in place of
-what is active, or beside it with --with-cluster. If the servers cannot be asked,
-nothing is certainly admitted unless --partial is set.
-
-  -o table  objects and remarks (the default)
-  -o json   an object a line, for programs
-  -o sarif  for code hosting services
-  -o github workflow commands, which GitHub Actions shows beside the lines
-
-Exit codes: 0 everything is admitted; 1 an object is refused; 2 bad usage, or an
-object that cannot be decided, such as a document that cannot be read, or any object
-if policies of the cluster cannot be read.`,
+Exit codes: 0 every object is admitted; 1 an object is refused; 2 wrong usage, or an
+object that cannot be decided.`,
 		Example: `  # would the cluster take this?
   gatehouse check --config ./config deploy/
   gatehouse check --config ./config -k deploy/overlays/prod
@@ -103,7 +73,7 @@ if policies of the cluster cannot be read.`,
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only objects that there is something to report about, and the summary")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only objects with something to report, and the summary")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	return cmd
 }

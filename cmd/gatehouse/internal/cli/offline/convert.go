@@ -36,36 +36,21 @@ func NewConvertCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert FILE|DIR...|--context NAME [-k DIR]...",
 		Short: "Convert policies of Kyverno and Gatekeeper",
-		Long: `Convert translates policies of other programs into those that Gatehouse decides by:
+		Long: `Convert translates policies of Kyverno and Gatekeeper into policies that Gatehouse
+decides by. Each rule becomes a ValidatingAdmissionPolicy, an AdmissionPolicy or a
+MutatingAdmissionPolicy, and every policy that convert writes compiles.
 
-  Kyverno     ClusterPolicy and Policy: validate and mutate rules; ValidatingPolicy and
-              MutatingPolicy; PolicyException; the tests in kyverno-test.yaml
+  Kyverno     ClusterPolicy and Policy with validate and mutate rules, ValidatingPolicy,
+              MutatingPolicy, PolicyException, and the tests in kyverno-test.yaml
   Gatekeeper  constraint templates that are written in CEL, with their constraints
 
-A rule becomes a ValidatingAdmissionPolicy with a binding where that says it all, an
-AdmissionPolicy where more is needed (pod templates, Pod Security Standards, updates of
-objects that violate the rule already), or a MutatingAdmissionPolicy. Every policy that is
-written compiles.
+Convert leaves nothing out silently. For each rule, standard error says whether it
+was converted, where the policy differs, and what has no translation, with its line
+and what to write instead. With -o dir it writes a file for each policy and its test
+into --directory; -o table and -o json print the report alone.
 
-Nothing is left out silently: standard error has a line for each rule, which says whether
-it was converted, in what the policy differs, and which construct has no translation, with
-its file and line and what to write instead. A rule that cannot be converted as a whole is
-left out. With --partial, rules are written without parts whose absence makes the policy
-refuse or warn about more, and never less.
-
-With --context, --kubeconfig or --in-cluster, the policies, exceptions, templates and
-constraints of that cluster are converted.
-
-The files of a kyverno-test.yaml are read from where it is. Hidden directories such as
-.kyverno-test are read only if they are named.
-
-  -o yaml    the documents, as one stream (the default)
-  -o dir     a file for each policy and its test, in the directory of --directory
-  -o table   the report alone
-  -o json    the report, for programs
-
-Exit codes: 0 everything was converted, with differences or without; 1 something was not;
-2 bad usage, or something cannot be read.`,
+Exit codes: 0 everything was converted, with differences or without; 1 something was
+not; 2 wrong usage, or something cannot be read.`,
 		Example: `  # what would become of these policies?
   gatehouse convert policies/ -o table
 
@@ -88,13 +73,13 @@ Exit codes: 0 everything was converted, with differences or without; 1 something
 	}
 	f.command = cmd.Name()
 	f.namespace = "default"
-	addFiles(cmd, &f.files, &f.kustomizations, "policies and tests, or - for standard input, which is read without either")
+	addFiles(cmd, &f.files, &f.kustomizations, "policies and tests, or - for standard input (default standard input)")
 	flags := cmd.Flags()
 	f.cluster.Add(cmd)
 	cli.AddOutputFlag(cmd, &f.output, "yaml", "dir", "table", "json")
-	flags.StringVar(&f.directory, "directory", "", "directory of -o dir, which is created")
-	flags.BoolVar(&f.partial, "partial", false, "write rules that can be converted in part only, if they refuse more then")
-	flags.StringSliceVar(&f.actions, "actions", nil, "what a violation leads to, in place of what the policies say: Deny, Warn or Audit")
+	flags.StringVar(&f.directory, "directory", "", "directory to write to with -o dir; it is created")
+	flags.BoolVar(&f.partial, "partial", false, "also write rules of which a part cannot be converted, if they refuse or warn about more without it, and never less")
+	flags.StringSliceVar(&f.actions, "actions", nil, "what a violation leads to, in place of what the policies say: Deny, Warn or Audit; repeatable")
 	return cmd
 }
 

@@ -43,17 +43,17 @@ type requestFlags struct {
 
 func (f *requestFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.operation, "operation", "", "what is asked for: CREATE, UPDATE or DELETE (default CREATE, and UPDATE with --old)")
-	flags.StringArrayVar(&f.old, "old", nil, "file or directory of manifests with the objects before an UPDATE, or - for standard input; repeatable")
+	flags.StringVar(&f.operation, "operation", "", "operation to check: CREATE, UPDATE or DELETE (default UPDATE for objects that are in --old, and CREATE for others)")
+	flags.StringArrayVar(&f.old, "old", nil, "file or directory with the objects as they are before an update, or - for standard input; repeatable")
 	f.addUser(cmd)
-	flags.StringVar(&f.pods, "pods", string(admit.WarnPods), "what it is if policies will refuse every pod that a workload creates: warn, refuse or ignore")
+	flags.StringVar(&f.pods, "pods", string(admit.WarnPods), "what to do if policies will refuse all pods of a workload that they admit: warn, refuse or ignore")
 }
 
 // addUser adds the flags that say who asks.
 func (f *requestFlags) addUser(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.as, "as", "gatehouse-check", "name of the user who asks")
-	flags.StringArrayVar(&f.groups, "as-group", nil, "group of the user who asks; repeatable")
+	flags.StringVar(&f.as, "as", "gatehouse-check", "name of the user who sends the request")
+	flags.StringArrayVar(&f.groups, "as-group", nil, "group of the user who sends the request; repeatable")
 }
 
 // operations returns those that manifests can be about. A CONNECT has options in place of an object.
@@ -418,6 +418,6 @@ func (e *evaluator) guessNote(kind schema.GroupVersionKind) string {
 	}) {
 		return ""
 	}
-	return fmt.Sprintf("kind %q of %s is not known: its resource is taken to be %q, in namespaces (hint: put its CustomResourceDefinition into the --config directory, or among the manifests)",
+	return fmt.Sprintf("kind %q of %s is not known: Gatehouse assumes the resource %q, in namespaces (hint: put its CustomResourceDefinition into the --config directory, or among the manifests)",
 		kind.Kind, kind.GroupVersion(), as.Name)
 }

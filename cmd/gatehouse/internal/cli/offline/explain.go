@@ -30,40 +30,21 @@ func NewExplainCommand(s cli.Streams) *cobra.Command {
 	f := explainFlags{token: newExplainTokenFlags()}
 	cmd := &cobra.Command{
 		Use:   "explain --config DIR|--context NAME [FILE|DIR]... [-k DIR]... | --token-file FILE",
-		Short: "Explain injection, policies and tokens, step by step",
-		Long: `Explain shows for every object in manifests what each MutatingAdmissionPolicy does
-and why: whether it matches, what each mutation changes, from which value to which,
-and which one changed a path last. Then, for every pod, what each profile does: the
-results of selectors, annotations, rollout and conditions, the sources of
-parameters, conflicts, and additions. For a pod that is already injected it shows
-whether the profile is current or stale. It changes nothing.
+		Short: "Explain step by step how an object or a token is decided",
+		Long: `Explain shows how the verdict of check comes about. For each object it shows which
+policies match, the value of each variable and rule, and what they cost; what each
+mutating policy changes; and for each sidecar profile why it applies to the pod or
+not. Use it when an object is refused, or when a pod has no sidecar. It reads the
+same files as check, and changes nothing.
 
-Then it shows for every object, as changed so far, what each policy says and why:
-whether it matches, the results of match conditions, variables and rules, and
-their cost: the work of evaluating an expression, in the units of Kubernetes, which ends
-a policy that needs more than 10,000,000 for a request. A mutating policy is evaluated
-again if a later one has changed the object. Objects without a pod are explained if a policy matches them. If
-many policies do not match, only their number is shown without --all.
+With --token-file, explain shows how a bearer token is verified, step by step, and
+what the API server gets as the answer. It never prints the token, and asks no other
+server unless you pass --fetch-keys or --ask-groups. With --can-i too, it shows
+whether the token's scope includes a request; then the exit code is 1 if it does not.
 
-It reads the same files and kinds as check, with -k too, and knows the same
-namespaces. With --context, --kubeconfig or --in-cluster it explains what is active
-in that cluster, as check does.
-
-The last line of an object is the verdict of check. Exit codes: 0 done, whatever
-the verdicts; 2 bad usage, no active policy or profile, or an object that cannot
-be decided.
-
-With --token-file it explains a bearer token instead: its authenticator, every
-step of its verification, and the answer to the API server. The token is read from
-a file or standard input, because it is a secret, and is not printed. No issuer is
-contacted: keys of a JWT's issuer come from its keysFile, or from the issuer with
---fetch-keys, and groups from its groupSources with --ask-groups. With --audience it cannot decide about a token without audiences,
-which is valid for the API server's: only the API server knows these. Exit codes:
-0 yes, 1 no, 2 cannot decide.
-
-With --can-i too it shows which rule of the token's scope includes a request, or that
-none does: then the exit code is 1. Whether the user may do what the scope includes,
-kubectl auth can-i --token knows.`,
+Exit codes for objects: 0 whatever the verdicts are, 2 if an object cannot be
+decided or no policy or profile is active. Exit codes for a token: 0 yes, 1 no, 2
+cannot decide.`,
 		Example: `  # why is there no sidecar?
   gatehouse explain --config ./config deployment.yaml
 
@@ -98,7 +79,7 @@ kubectl auth can-i --token knows.`,
 	f.add(cmd)
 	cmd.Args = f.token.refuseTokens(cmd.Args, func() []string { return f.files })
 	f.token.add(cmd)
-	cmd.Flags().BoolVar(&f.all, "all", false, "list every policy that is not about an object, and all expressions")
+	cmd.Flags().BoolVar(&f.all, "all", false, "also show policies that do not match an object, and all expressions")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	return cmd
 }

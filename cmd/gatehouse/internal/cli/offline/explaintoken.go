@@ -49,11 +49,11 @@ func newExplainTokenFlags() explainTokenFlags {
 
 func (f *explainTokenFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.file, tokenFileFlag, "", "file of a bearer token to explain instead of manifests, or - for standard input")
-	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is shown to, with --token-file; repeatable (default the API server's own)")
-	flags.BoolVar(&f.fetchKeys, "fetch-keys", false, "ask the token's issuer for its keys, with --token-file")
+	flags.StringVar(&f.file, tokenFileFlag, "", "file with a bearer token to explain in place of manifests, or - for standard input")
+	flags.StringArrayVar(&f.audiences, "audience", nil, "with --token-file, audience for which the token must be valid; repeatable (default the audiences of the API server)")
+	flags.BoolVar(&f.fetchKeys, "fetch-keys", false, "with --token-file, fetch the keys of the token's issuer")
 	f.addCanI(cmd)
-	flags.BoolVar(&f.askGroups, "ask-groups", false, "ask the groupSources of the token's issuer, with --token-file; one with userInfo gets the token")
+	flags.BoolVar(&f.askGroups, "ask-groups", false, "with --token-file, ask the groupSources of the token's issuer for groups; one with userInfo gets the token")
 }
 
 // check refuses flags that do not go together.
@@ -136,11 +136,11 @@ func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, out
 func (f *explainTokenFlags) fetchIssuerKeys(ctx context.Context, spec *authn.Spec, token string) string {
 	parsed, err := jwt.Parse(token)
 	if err != nil {
-		return "nobody was asked: the token is no JWT"
+		return "no issuer was asked: the token is not a JWT"
 	}
 	i := slices.IndexFunc(spec.Issuers, func(i authn.Issuer) bool { return i.Config != nil && i.Config.Issuer.URL == parsed.Issuer() })
 	if i < 0 {
-		return "nobody was asked: the token's issuer is not configured"
+		return "no issuer was asked: the token's issuer is not configured"
 	}
 	issuer := &spec.Issuers[i]
 	if issuer.Keys != nil {
@@ -219,14 +219,14 @@ func (e *explainedToken) checkAudiences(asked []string) {
 	}
 	e.Outcome, e.Reason = authn.Unknown, authn.ReasonAudience
 	e.Detail = "valid for the API server's own audiences; only the API server knows whether " + cli.OneOf(asked)
-	e.Hint = "they are its --api-audiences; a token for somebody else has to name its audiences"
+	e.Hint = "see --api-audiences of kube-apiserver; a token for another service has to name its audience"
 }
 
 // tokenHint returns what to do about a token.
 func tokenHint(d *authn.Decision) string {
 	switch {
 	case d.Reason == authn.ReasonAudience && d.Backend == authn.JWTs:
-		return "it was issued for another client; issuer.audiences has those whose tokens are taken"
+		return "it was issued for another client: issuer.audiences lists the clients whose tokens Gatehouse accepts"
 	case d.Reason == authn.ReasonUnknownKey && d.Backend == authn.LoginTokens:
 		return "the key is not among login.keys: it was removed, or the token is of another Gatehouse"
 	default:
@@ -238,24 +238,24 @@ func tokenHint(d *authn.Decision) string {
 //
 //nolint:gochecknoglobals // constant
 var tokenHints = map[authn.Reason]string{
-	authn.ReasonForeign:      "it is not of an issuer that is configured here, and no token of Gatehouse; kube-apiserver knows service account tokens and client certificates itself",
+	authn.ReasonForeign:      "no issuer that is configured here issued it, nor Gatehouse; kube-apiserver verifies service account tokens and client certificates itself",
 	authn.ReasonMalformed:    "copy the whole token, without quotes",
 	authn.ReasonTooLarge:     "issue it with fewer groups, or fewer claims",
-	authn.ReasonUnknownID:    "its AccessToken document is not in this directory: it was revoked, or is not there yet",
-	authn.ReasonWrongSecret:  "it was issued for another document of this id: issue a token under a new id",
+	authn.ReasonUnknownID:    "its AccessToken document is not in this directory: the token was revoked, or the document has not arrived yet",
+	authn.ReasonWrongSecret:  "another document with this id replaced that of the token: issue a token with a new id",
 	authn.ReasonExpired:      "log in again, or issue another token",
-	authn.ReasonGuard:        "change the identity, or give the source a prefix; guard.allowedGroups has the exceptions, for groups only",
+	authn.ReasonGuard:        "change the name, or give the source a prefix; guard.allowedGroups allows single groups",
 	authn.ReasonRevoked:      "log in again: a TokenRevocation ends only what was issued before it",
-	authn.ReasonSignature:    "it was changed after it was signed, or somebody else signed it",
+	authn.ReasonSignature:    "it was changed after it was signed, or another key signed it",
 	authn.ReasonAlgorithm:    "the issuer must sign with RSA or ECDSA",
-	authn.ReasonNotYetValid:  "the clocks of the issuer and of this machine are apart",
-	authn.ReasonClaims:       "claims are the issuer's to change, mappings and rules are in the AuthenticationConfiguration",
-	authn.ReasonKeys:         "--fetch-keys asks the issuer for its keys; jwt.issuers has a keysFile for an issuer that is not asked",
-	authn.ReasonGroups:       "--ask-groups asks the group sources; onUnknown: UseToken has users log in without them",
-	authn.ReasonDeadline:     "its issuer's keys or its rules took too long: ask again, and look at the issuer and at rules that go through long lists",
-	authn.ReasonVersion:      "log in again; all replicas should be of one version",
-	authn.ReasonSourceGone:   "log in again, at a directory that is configured",
-	authn.ReasonAudience:     "--audience says whom the token is shown to; kube-apiserver names those of its --api-audiences",
+	authn.ReasonNotYetValid:  "compare the clock of the issuer with that of this machine",
+	authn.ReasonClaims:       "have the issuer change the claim, or change the mapping or rule in the AuthenticationConfiguration",
+	authn.ReasonKeys:         "--fetch-keys fetches the keys from the issuer; a keysFile in jwt.issuers has the keys of an issuer that cannot be reached",
+	authn.ReasonGroups:       "--ask-groups asks the group sources; with onUnknown: UseToken, users log in without these groups",
+	authn.ReasonDeadline:     "its issuer did not answer in time, or its rules take too long: try again, then check the issuer, and rules that loop over long lists",
+	authn.ReasonVersion:      "log in again, and run all replicas with the same version of Gatehouse",
+	authn.ReasonSourceGone:   "log in again, with a directory that is configured",
+	authn.ReasonAudience:     "--audience names the audiences for which the token must be valid; kube-apiserver asks for its --api-audiences",
 	authn.ReasonUnknownScope: "scopes of the AuthenticationConfiguration has none of this name any more: issue another token",
 	authn.ReasonUnknownKey:   "the issuer does not have this key, or not any more: log in again",
 }

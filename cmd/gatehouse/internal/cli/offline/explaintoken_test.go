@@ -312,7 +312,7 @@ func TestExplainFetchesKeys(t *testing.T) {
 		"an issuer with a keysFile": {issuer: explainIssuer, want: []string{"the issuer was not asked: its keys are in a keysFile", "verdict: yes"}},
 		"an issuer that nobody configured": {
 			issuer: "https://evil.example", code: cli.ExitNo,
-			want: []string{"nobody was asked: the token's issuer is not configured", "verdict: no: foreign"},
+			want: []string{"no issuer was asked: the token's issuer is not configured", "verdict: no: foreign"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestExplainFetchesKeys(t *testing.T) {
 		})
 	}
 	text, _ := w.explained(t, clitest.CIToken, "text", func(f *explainTokenFlags) { f.fetchKeys = true })
-	if !strings.Contains(text, "nobody was asked: the token is no JWT") || !strings.Contains(text, "verdict: yes") {
+	if !strings.Contains(text, "no issuer was asked: the token is not a JWT") || !strings.Contains(text, "verdict: yes") {
 		t.Errorf("an access token: got\n%s", text)
 	}
 }

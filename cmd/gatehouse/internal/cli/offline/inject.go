@@ -22,37 +22,20 @@ func NewInjectCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inject --config DIR|--context NAME [FILE|DIR]... [-k DIR]...",
 		Short: "Add sidecars to the pods in manifests",
-		Long: `Inject does to the pods in manifests what the server would do to them when they
-are created, with the same decisions: Pods, and the pod templates of Deployments,
-StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs and
-PodTemplates, of items of Lists, and of the workloads of a PolicyConfiguration.
+		Long: `Inject adds sidecars to the pods in manifests, as the server does when the pods are
+created. Use it to review or commit the result, or to do without a webhook. It
+prints all manifests and keeps unchanged parts byte by byte, but expands YAML
+aliases in what it changes. With -o diff it prints a unified diff for git apply, and
+with -i it changes the files.
 
-It prints all manifests. Unchanged parts stay the same to the byte, including
-comments. Standard error reports what was changed, what was not, and why. Injected
-pods are not changed; if profiles have changed since, this updates them:
+A pod that has its sidecars already stays as it is. After a change of a profile,
+remove the old sidecars first:
 
   gatehouse uninject -f FILE | gatehouse inject --config DIR
 
-YAML aliases and merge keys in changed parts are expanded, and uninject does not
-restore them.
-
-Profiles can use labels and annotations of namespaces. Namespaces come from the
-configuration, then from the manifests. With --context, --kubeconfig or --in-cluster
-it injects the profiles that are active in that cluster, or those of --config, with
-the cluster's namespaces.
-
-  -o yaml   the manifests, as one stream (the default)
-  -o diff   a unified diff, for patch -p1 or git apply; run it at the root of
-            the repository, with relative paths
-  -i        nothing; the files themselves are changed
-
-Files are YAML or JSON; those in directories must end in .yaml, .yml or .json, and
-are skipped with a note if they have neither kind nor apiVersion. -k renders a
-kustomization, which -i and -o diff cannot change.
-
-Exit codes: 0 done, whether or not there was something to change; 1 a pod would
-be refused; 2 bad usage or input, no active policy or profile, or cannot decide
-what a pod should become. With 1 and 2 nothing is printed or written.`,
+Exit codes: 0 done, whether or not something changed; 1 a pod would be refused; 2
+wrong usage or input, no policy or profile is active, or it cannot be decided what a
+pod becomes. With 1 and 2, nothing is printed or written.`,
 		Example: `  # what would be added?
   gatehouse inject --config ./config deploy/ -o diff
 

@@ -48,29 +48,20 @@ func NewLintCommand(s cli.Streams) *cobra.Command {
 	var f lintFlags
 	cmd := &cobra.Command{
 		Use:   "lint --config DIR|--context NAME|FILE|DIR... [-k DIR]...",
-		Short: "Find mistakes in a configuration",
-		Long: `Lint reads and compiles every document in files and directories, as serve does,
-and prints all errors and warnings, as editors read them: file:line:column: message.
-Mistakes in expressions are underlined. Arguments and the directory of --config are
-one configuration together; what a document names must be in it. -k renders a
-kustomization of documents, and fetches nothing.
+		Short: "Find mistakes in policies, profiles and other configuration",
+		Long: `Lint finds mistakes in policies, profiles and other documents before a server reads
+them. It prints every error for which a server would reject a document, and warns
+about likely mistakes in documents that compile: fields that may be absent, rules
+that never match, costs above the limits of the API server. All files and
+directories that you name are one configuration together. With --context,
+--kubeconfig or --in-cluster, lint reads what is active in a cluster.
 
-With --context, --kubeconfig or --in-cluster it lints what is active in that cluster,
-which it reads as check does, or a directory in that cluster.
+A line begins with file:line:column, as editors expect it. A warning ends with a
+code: --explain CODE prints what it means and what to do, and the annotation
+gatehouse.dev/lint-ignore of a document suppresses it there.
 
-It also warns about likely mistakes in policies and profiles that compile: unknown
-or optional fields, rules that never match, costs above the API server's limits, and
-more. Such a warning ends with a code; --explain CODE prints what it means, an example
-and what to do. The annotation gatehouse.dev/lint-ignore of a policy,
-exception or profile lists codes to suppress.
-
-  -o text    for people and editors (the default)
-  -o json    one document, for programs
-  -o sarif   for code hosting services
-  -o github  workflow commands, which GitHub Actions shows beside the lines
-
-Exit codes: 0 no error; 1 an error, or a warning with --fail-on warning; 2 bad usage, something cannot be read, or no
-policy or profile of a directory or cluster is active.`,
+Exit codes: 0 no error; 1 an error, or a warning with --fail-on warning; 2 wrong
+usage, something cannot be read, or no policy or profile is active.`,
 		Example: `  gatehouse lint --config manifests/examples/policies
   gatehouse lint policies/images.yaml policies/exceptions
   gatehouse lint --context prod
@@ -95,9 +86,9 @@ policy or profile of a directory or cluster is active.`,
 	f.cluster.AddBeside(cmd, &f.config, explainFlag, cli.UnlessArguments, "filename", "kustomize")
 	addFiles(cmd, &f.files, &f.kustomizations, "documents")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
-	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
-	cmd.Flags().StringVar(&f.failOn, "fail-on", string(diagnostic.Error), "severity from which on the exit code is 1: error or warning")
-	cmd.Flags().StringVar(&f.explain, explainFlag, "", "print what a code means, an example and what to do; no --config is needed then")
+	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration in which no policy and no profile is active")
+	cmd.Flags().StringVar(&f.failOn, "fail-on", string(diagnostic.Error), "lowest severity for which the exit code is 1: error or warning")
+	cmd.Flags().StringVar(&f.explain, explainFlag, "", "print what a code means, with an example and what to do; needs no --config")
 	return cmd
 }
 

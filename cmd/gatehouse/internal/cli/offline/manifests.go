@@ -60,7 +60,7 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 		found   diagnostic.List
 		errs    cli.Problems
 	)
-	errs.Add(len(validation.IsDNS1123Label(f.namespace)) > 0, "--namespace %q: must be a DNS label: lower-case letters, digits and dashes", f.namespace)
+	errs.Add(len(validation.IsDNS1123Label(f.namespace)) > 0, "--namespace %q: must be the name of a namespace: lower-case letters, digits and dashes", f.namespace)
 	for _, problem := range metav1validation.ValidateLabels(f.labels, nil) {
 		errs.Add(true, "--namespace-labels %q: %s", problem.BadValue, problem.Detail)
 	}

@@ -29,29 +29,20 @@ func NewMutateCommand(s cli.Streams) *cobra.Command {
 	var user requestFlags
 	cmd := &cobra.Command{
 		Use:   "mutate --config DIR|--context NAME [FILE|DIR]... [-k DIR]...",
-		Short: "Show manifests as mutating policies and injection change them",
-		Long: `Mutate does to the objects in manifests what happens when they are created:
-MutatingAdmissionPolicies change them, in the order of their names, and then sidecars
-are injected into pods, as inject does. Of a workload, policies about pods and
-injection change the pods that it creates, which its template shows.
+		Short: "Show how mutating policies and sidecar injection change manifests",
+		Long: `Mutate shows what becomes of manifests when they are created:
+MutatingAdmissionPolicies change the objects, in the order of their names, and then
+sidecars are injected into pods. The template of a workload shows what happens to
+its pods. Mutate prints all manifests, and keeps unchanged parts byte by byte;
+standard error names the policies and profiles that changed an object.
 
-It prints all manifests. Unchanged parts stay the same to the byte, including
-comments; what a policy adds has the API server's defaults. Standard error reports
-which policies and profiles changed an object.
+The policies are those of --config or of a cluster, as for check. With -o diff it
+prints a unified diff for git apply, with -o json the patch and the policy that
+changed each path last, and with -i it changes the files.
 
-It reads the same files as check, and knows the same namespaces, params and kinds.
-With --context, --kubeconfig or --in-cluster it applies what is active in that
-cluster, as check does.
-
-  -o yaml   the manifests, as one stream (the default)
-  -o diff   a unified diff, for patch -p1 or git apply
-  -o json   an object a line, for programs: the patch, and who changed a path last
-  -i        nothing; the files themselves are changed
-
-Exit codes: 0 done, whether or not there was something to change; 1 an object would
-be refused; 2 bad usage or input, no active policy or profile, or cannot decide what
-an object should become, such as for policies of a cluster whose order matters. With
-1 and 2 nothing is printed or written.`,
+Exit codes: 0 done, whether or not something changed; 1 an object would be refused;
+2 wrong usage or input, no policy or profile is active, or it cannot be decided what
+an object becomes. With 1 and 2, nothing is printed or written.`,
 		Example: `  # what would the policies change?
   gatehouse mutate --config ./config deploy/ -o diff
 

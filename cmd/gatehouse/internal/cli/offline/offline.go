@@ -93,16 +93,16 @@ type manifestFlags struct {
 func (f *manifestFlags) add(cmd *cobra.Command) {
 	f.command = cmd.Name()
 	flags := cmd.Flags()
-	addFiles(cmd, &f.files, &f.kustomizations, "manifests, or - for standard input, which is read without either")
-	flags.StringVar(&f.rendered, "path", "", "file, or directory of a Helm chart, that standard input is rendered from, for reports")
-	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that do not say theirs")
+	addFiles(cmd, &f.files, &f.kustomizations, "manifests, or - for standard input (default standard input)")
+	flags.StringVar(&f.rendered, "path", "", "path that reports show for standard input: the file or the Helm chart from which it was rendered")
+	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that do not name one")
 }
 
 // addFiles adds to a command arguments and flags that are files and directories of something. A token is refused and not repeated.
 func addFiles(cmd *cobra.Command, files, kustomizations *[]string, of string) {
 	flags := cmd.Flags()
-	flags.StringArrayVarP(files, "filename", "f", nil, "file or directory, as an argument is, of "+of+"; repeatable")
-	flags.StringArrayVarP(kustomizations, "kustomize", "k", nil, "directory of a kustomization, which is rendered; nothing remote is fetched; repeatable")
+	flags.StringArrayVarP(files, "filename", "f", nil, "file or directory, as in an argument, of "+of+"; repeatable")
+	flags.StringArrayVarP(kustomizations, "kustomize", "k", nil, "directory of a kustomization, which is rendered as by kustomize build, without plugins and without fetching anything; repeatable")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if slices.ContainsFunc(args, cli.LooksLikeToken) {
 			return errors.New("an argument may be a token, which other users of this machine can see: arguments are files")
@@ -114,8 +114,8 @@ func addFiles(cmd *cobra.Command, files, kustomizations *[]string, of string) {
 
 // addDeciding adds the flags of a command that decides by a configuration.
 func (f *manifestFlags) addDeciding(cmd *cobra.Command) {
-	cmd.Flags().StringToStringVar(&f.labels, "namespace-labels", nil, "labels of namespaces that are not known otherwise, KEY=VALUE; repeatable")
-	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
+	cmd.Flags().StringToStringVar(&f.labels, "namespace-labels", nil, "labels of the namespaces that are neither in the configuration nor among the manifests, KEY=VALUE; repeatable")
+	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration in which no policy and no profile is active")
 }
 
 // input is what a command decides about, and by what.
@@ -258,7 +258,7 @@ func (in *input) checkActive() error {
 	if in.source != nil {
 		return in.source.CheckDeciding(in.loaded)
 	}
-	return checkActive(in.config, in.manifestFlags.config, "manifests are given with -f")
+	return checkActive(in.config, in.manifestFlags.config, "manifests are arguments")
 }
 
 // checkActive returns an error if a configuration has no active policy and no sidecar profile, so that nothing would be decided. manifests
@@ -271,7 +271,7 @@ func checkActive(c *config.Config, dir, manifests string) error {
 	if len(c.Policy.Policies)+len(c.Policy.AdmissionPolicies) == 0 {
 		hint = "--config takes policies and sidecar profiles; " + manifests
 	}
-	return fmt.Errorf("%s: 0 policies and 0 profiles are active (hint: %s; --allow-empty accepts this)", cli.OneLine(dir), hint)
+	return fmt.Errorf("%s: no policy and no profile is active (hint: %s; --allow-empty accepts this)", cli.OneLine(dir), hint)
 }
 
 // writeSkipped names the documents and files that were left out.
@@ -411,7 +411,7 @@ func (f *manifestFlags) readContext(sources []source) {
 			f.twice[n.Name] = fmt.Sprintf("%s is given twice, with different labels or annotations, in %s and in %s: remove one of the two, or check them apart", o.Title(), before.Place(), o.Place())
 		case !isNamespace && f.addDefinedTwice(contentOf(before), contentOf(o), before.Place(), o.Place()):
 		default:
-			f.skipped = append(f.skipped, fmt.Sprintf("%s is given twice, alike: in %s and in %s", o.Title(), before.Place(), o.Place()))
+			f.skipped = append(f.skipped, fmt.Sprintf("%s is given twice with the same content, in %s and in %s", o.Title(), before.Place(), o.Place()))
 		}
 	}
 	for name := range f.twice {

@@ -166,7 +166,7 @@ func TestCannotBeWritten(t *testing.T) {
 func TestUndecided(t *testing.T) {
 	t.Parallel()
 	unknown := func(profile string) error {
-		return fmt.Errorf("namespace %q is unknown, and sidecar profile %q selects namespaces by label", "shop", profile)
+		return fmt.Errorf("namespace %q is not known, and sidecar profile %q selects namespaces by label", "shop", profile)
 	}
 	const hint = " (hint: put the Namespace into the --config directory, or among the manifests, or set its labels with --namespace-labels)"
 	for _, tt := range []struct {
@@ -178,14 +178,14 @@ func TestUndecided(t *testing.T) {
 		{
 			"one profile",
 			sidecar.Decision{Err: unknown("a"), Verdicts: []sidecar.Verdict{{Profile: "a", Reason: sidecar.NamespaceUnknown}}},
-			`namespace "shop" is unknown, and sidecar profile "a" selects namespaces by label` + hint,
+			`namespace "shop" is not known, and sidecar profile "a" selects namespaces by label` + hint,
 		},
 		{
 			"several, and more",
 			sidecar.Decision{Err: errors.Join(unknown("a"), errors.New("more"), unknown("b")), Verdicts: []sidecar.Verdict{
 				{Profile: "a", Reason: sidecar.NamespaceUnknown}, {Profile: "b", Reason: sidecar.NamespaceUnknown}, {Profile: "c", Reason: sidecar.Unknown},
 			}},
-			`namespace "shop" is unknown, and sidecar profiles "a", "b" select namespaces by label; more` + hint,
+			`namespace "shop" is not known, and sidecar profiles "a", "b" select namespaces by label; more` + hint,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

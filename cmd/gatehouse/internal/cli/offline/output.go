@@ -30,8 +30,8 @@ type changeFlags struct {
 
 func (f *changeFlags) add(cmd *cobra.Command, outputs ...string) {
 	f.manifestFlags.add(cmd)
-	cmd.Flags().BoolVarP(&f.inPlace, "in-place", "i", false, "write the changed files instead of printing them")
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say nothing on standard error but errors")
+	cmd.Flags().BoolVarP(&f.inPlace, "in-place", "i", false, "write the result into the files in place of printing it")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only errors on standard error")
 	cli.AddOutputFlag(cmd, &f.output, append([]string{"yaml", "diff"}, outputs...)...)
 }
 

@@ -37,12 +37,13 @@ func NewReviewCommand(s cli.Streams) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "review mutate|validate|authenticate --config DIR [FILE...]",
-		Short: "Answer recorded reviews without a server",
-		Long: `Review reads review objects (YAML, or JSON values) from files, or from
-standard input for - or without files, and writes one response a line, in order:
-the server's, from the same functions. For a review that the server would answer
-with an HTTP error it writes a Status with the code, the file, the number of the
-review and the reason.
+		Short: "Answer AdmissionReviews and TokenReviews from files",
+		Long: `Review answers AdmissionReviews and TokenReviews (YAML or JSON) from files or
+standard input as the server would, and prints one response a line, in order. Use it
+to find out how a call of the API server that you have captured is answered.
+
+If the server would answer with an HTTP error, review prints a Status with the code,
+the file, the number of the review and the reason.
 
 Exit codes: 0 all are allowed, 1 any is denied, 2 any cannot be decided.`,
 		Example: `  # would the recorded requests still be admitted?

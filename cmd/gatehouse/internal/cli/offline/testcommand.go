@@ -32,16 +32,17 @@ func NewTestCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test --config DIR [FILE|DIR]...",
 		Short: "Run tests of policies and profiles",
-		Long: `Test reads documents of kind Test, decides every case in them as the server does,
-mutating policies first, then sidecars, then policies about the result, and prints
-differences from what the case expects. It reads files and directories, or the configuration itself by default.
+		Long: `Test runs the cases in documents of kind Test. A case is a request and what must
+come of it. Test decides it as the server does, with mutating policies, sidecars and
+then policies, and prints where the result differs. Use it in CI, and when you
+change a policy.
 
-All policies and profiles of the configuration apply, unless a test lists its
-policies; then mutating policies that it does not list change nothing. A case that expects nothing is an error: a test that cannot fail proves
-nothing.
+It reads the files and directories that you name, or else the directory of --config.
+All policies and profiles of --config apply, unless a test lists its policies; then
+mutating policies that it does not list change nothing.
 
-Exit codes: 0 every case passed; 1 a case failed; 2 bad usage or input, and no
-case was run.`,
+Exit codes: 0 every case passed; 1 a case failed; 2 wrong usage or an invalid
+document, and no case was run.`,
 		Example: `  # the tests in the configuration
   gatehouse test --config ./config
 

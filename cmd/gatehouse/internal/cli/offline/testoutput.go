@@ -136,9 +136,9 @@ func (p *testPrinter) difference(d *testrunner.Difference) {
 	case testrunner.Different:
 		about += " not as expected"
 	case testrunner.Missing:
-		about += " expected, and did not come"
+		about += " missing"
 	case testrunner.Unexpected:
-		about += " not expected, and came"
+		about += " not expected"
 	}
 	p.line("        %s:", about)
 	width := 0

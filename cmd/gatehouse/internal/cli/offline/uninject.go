@@ -17,18 +17,15 @@ func NewUninjectCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninject [FILE|DIR]... [-k DIR]...",
 		Short: "Remove sidecars from the pods in manifests",
-		Long: `Uninject removes from the pods in manifests what inject or the server added: what
-the annotation sidecar.gatehouse.dev/status lists, and the annotation. It needs no
-configuration but for workloads of a PolicyConfiguration. Later changes of others stay. It reads the same files and kinds as
-inject, and unchanged parts stay the same to the byte.
+		Long: `Uninject removes from the pods in manifests what inject or the server added:
+everything that the annotation sidecar.gatehouse.dev/status lists, and the
+annotation. Use it before you inject again, or for a copy of a pod that runs.
 
-  -o yaml   the manifests, as one stream (the default)
-  -o diff   a unified diff, for patch -p1 or git apply; run it at the root of
-            the repository, with relative paths
-  -i        nothing; the files themselves are changed
+It reads and prints manifests as inject does. It needs no configuration, unless a
+PolicyConfiguration lists your own kinds of workloads.
 
-Exit codes: 0 done, whether or not there was something to change; 2 bad usage or
-input, and then nothing is printed or written.`,
+Exit codes: 0 done, whether or not something changed; 2 wrong usage or input, and
+nothing is printed or written.`,
 		Example: `  gatehouse uninject deploy/ -i
 
   # a copy of what runs, without its sidecars
@@ -41,7 +38,7 @@ input, and then nothing is printed or written.`,
 		},
 	}
 	f.add(cmd)
-	cli.AddConfigFlag(cmd, &f.config, "directory with the PolicyConfiguration that lists further workloads")
+	cli.AddConfigFlag(cmd, &f.config, "directory with a PolicyConfiguration that lists further kinds of workloads")
 	return cmd
 }
 
@@ -74,10 +71,10 @@ func (f *changeFlags) uninject(s cli.Streams) error {
 		case len(removal.Patches) == 0:
 			log.add(o, "left as it is: nothing was injected")
 		default:
-			log.add(o, "taken out: %s", strings.Join(removal.Profiles, ", "))
+			log.add(o, "removed: %s", strings.Join(removal.Profiles, ", "))
 		}
 		for _, left := range removal.Left {
-			log.add(o, "note: %s is not there any more", left)
+			log.add(o, "note: %s was removed before", left)
 		}
 	}
 	if err := changed.err(); err != nil {

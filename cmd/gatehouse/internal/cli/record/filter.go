@@ -28,8 +28,8 @@ func (f *reviewFilter) add(cmd *cobra.Command, verb string) {
 	flags.StringArrayVar(&f.users, "user", nil, only+"of this user; repeatable")
 	flags.StringArrayVar(&f.kinds, "kind", nil, only+"of this kind, as in Pod or Deployment.apps; repeatable")
 	flags.StringArrayVar(&f.endpoints, "endpoint", nil, only+"of this endpoint: "+strings.Join(endpoints(), ", ")+"; repeatable")
-	flags.StringVar(&f.since, "since", "", only+"since this time, as in 2026-11-20T12:00:00Z, or in this time before now, as in 24h or 7d")
-	flags.StringVar(&f.until, "until", "", only+"before this time, given as for --since")
+	flags.StringVar(&f.since, "since", "", only+"since this time, such as 2026-11-20T12:00:00Z, or 24h or 7d before now")
+	flags.StringVar(&f.until, "until", "", only+"before this time, as in --since")
 }
 
 func endpoints() (names []string) {

@@ -37,19 +37,17 @@ func newGetCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "Fetch the recordings of all replicas into a directory",
-		Long: `Get fetches the segments that the replicas of Gatehouse in a cluster have recorded
-into a directory, which 'gatehouse record show' and 'gatehouse replay' read. With the
-same directory again it fetches what is new, and removes nothing.
+		Long: `Get copies what all replicas in a cluster have recorded into a directory, for
+'gatehouse record show' and 'gatehouse replay'. Run it again with the same directory
+to fetch what is new. It removes nothing. If a replica cannot be read, get names it
+and fetches the rest.
 
-Get uses your kubeconfig and your rights: you need list on pods and create on
-pods/portforward in the namespace of Gatehouse. It connects as kubectl port-forward
-does, without opening a port on this machine. The servers must run with --record.
+The servers must run with --record. You need the rights to list pods and to create
+pods/portforward in their namespace. Get connects as kubectl port-forward does, and
+opens no port on this machine.
 
-If a replica cannot be reached, or a segment of it cannot be read to its end, get names
-it, fetches everything else and exits with 2.
-
-Exit codes: 0 fetched, 1 the replicas have recorded nothing, 2 bad usage, no replica
-was found, or not everything could be fetched.`,
+Exit codes: 0 fetched, 1 the replicas have recorded nothing, 2 wrong usage, no
+replica was found, or not everything could be fetched.`,
 		Example: `  # fetch everything from the cluster of the current context
   gatehouse record get
 
@@ -71,8 +69,8 @@ was found, or not everything could be fetched.`,
 	flags.StringVarP(&f.namespace, "namespace", "n", replicas.Namespace, "namespace of the servers")
 	flags.StringVarP(&f.selector, "selector", "l", replicas.Selector, "labels of the pods of the servers")
 	flags.IntVar(&f.opsPort, "ops-port", 0, "port of --ops-listen in the pods (default the container port named ops, or 8080)")
-	flags.StringVarP(&f.dir, "output-dir", "d", "gatehouse-recording", "directory to write, which is made if it does not exist")
-	flags.StringVar(&f.since, "since", "", "fetch only segments with reviews since this time, as in 2026-11-20T12:00:00Z, or in this time before now, as in 24h or 7d")
+	flags.StringVarP(&f.dir, "output-dir", "d", "gatehouse-recording", "directory to write to, which is created if necessary")
+	flags.StringVar(&f.since, "since", "", "fetch only files with reviews since this time, such as 2026-11-20T12:00:00Z, or 24h or 7d before now")
 	return cmd
 }
 

@@ -12,10 +12,11 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record",
 		Short: "Show and fetch recordings of reviews",
-		Long: `A recording holds the reviews that servers have answered, each with its answer and
-what the decision depended on. 'gatehouse serve --record DIR' writes recordings:
-tokens are never in them, and secret values are replaced by a mark.
-'gatehouse replay' decides the reviews again under another configuration.`,
+		Long: `A recording holds requests that servers have answered, each with its answer and with
+what the decision read. 'gatehouse serve --record DIR' writes recordings; tokens are
+never in them, and secret values are replaced by a mark.
+
+'gatehouse replay' decides the requests again, under another configuration.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newGetCommand(s), newShowCommand(s))

@@ -31,36 +31,24 @@ func NewReplayCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [--config DIR] RECORDING...",
 		Short: "Test a configuration against recorded reviews",
-		Long: `Replay decides recorded reviews again under another configuration, and reports which
-answers differ: whom a change of a policy or profile would have affected.
-
-A RECORDING is a file of 'gatehouse record get', or a directory that 'gatehouse serve
---record' writes to. --config is the candidate. It is compared with the recorded
-answers. Without --config, or with --config recorded, reviews are decided by the
-configuration that the recording holds: what differs then comes from this version of
-the program (upgrade preview).
+		Long: `Replay decides recorded requests again under another configuration, and reports
+which answers differ and whom that affects. Use it before you change a policy or a
+profile: --config is the candidate. Without --config, the recorded configuration
+decides, and what differs comes from this version of Gatehouse.
 
   newly-refused        the request was admitted, and would be refused
   newly-admitted       the reverse
-  changed-patch        another mutation
-  new-warnings         the client gets a warning that it did not get
-  no-longer-decidable  the server cannot decide: the failurePolicy would
+  changed-patch        the object would be changed in another way
+  new-warnings         the client would get a warning that it did not get
+  no-longer-decidable  the server could not decide, so the failurePolicy would
 
-A replay is one step: it does not know what clients would have done after another
-answer. A review whose answer depends on a value that is redacted or that was not
-recorded is counted as "cannot decide", with the reason. Logins are not decided again: their tokens
-are not recorded.
+Without --fail-on, any change makes the exit code 1. With it, only the changes that
+it names count, beyond their limits. A request whose answer depends on something
+that was not recorded is counted as undecided, with the reason.
 
-  -o table  text for a terminal (the default)
-  -o json   the same for programs
-
---fail-on NAME[=N] sets when the exit code is 1; it can be given several times. NAME is
-one of the changes above, or changed for any of them (the default), or undecided. More
-than N reviews fail; N is 0 by default.
-
-Exit codes: 0 no answer differs; 1 an answer differs, or the limits of --fail-on are
-exceeded; 2 bad usage, a recording that cannot be read to its end, or no review that
-can be decided.`,
+Exit codes: 0 no answer differs; 1 an answer differs, or a limit of --fail-on is
+exceeded; 2 wrong usage, a recording that cannot be read to its end, or no request
+that can be decided.`,
 		Example: `  # whom would the new policies have hit?
   gatehouse replay --config ./new ./recording
 
@@ -92,8 +80,8 @@ can be decided.`,
 	flags := cmd.Flags()
 	f.filter.add(cmd, "replay")
 	flags.StringVar(&f.show, "show", "", "show one review, by its ID or the beginning of it")
-	flags.BoolVar(&f.all, "all", false, "with --show: list every policy, and all expressions")
-	flags.Var(&f.failOn, "fail-on", "fail if there are more than N reviews of this change; repeatable (default changed=0)")
+	flags.BoolVar(&f.all, "all", false, "with --show: also show policies that do not match, and all expressions")
+	flags.Var(&f.failOn, "fail-on", "exit with code 1 if there are more than N reviews of this change: one of those above, changed for any of them, or undecided; repeatable (default changed=0)")
 	cli.AddOutputFlag(cmd, &f.output, "table", "json")
 	return cmd
 }

@@ -39,16 +39,16 @@ func newShowCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show RECORDING…",
 		Short: "List the reviews in recordings",
-		Long: `Show lists the reviews of recordings: when, which endpoint, the decision, what was
-requested by whom. A RECORDING is a file, or a directory with segments.
+		Long: `Show lists the reviews in recordings: when, which endpoint, the decision, and what
+was requested by whom. A RECORDING is a file, or a directory of such files. Filters
+of different kinds must all match.
 
-Filters of different kinds must all match. With --full, JSON holds
-everything: the request as it came, but for what is redacted, the answer, and what the
-decision has read. If a file ends early or is damaged, show lists what is before that,
-and exits with 2.
+With --full and -o json, show prints everything that was recorded: the request, the
+answer, and what the decision read. If a file is damaged or ends early, show lists
+what precedes that and exits with 2.
 
-Exit codes: 0 listed, 1 no review matches, 2 bad usage, or a file cannot be read to
-its end.`,
+Exit codes: 0 listed, 1 no review matches, 2 wrong usage, or a file cannot be read
+to its end.`,
 		Example: `  gatehouse record show prod.gatehouse.zst
 
   # what was refused in two namespaces today
@@ -76,9 +76,9 @@ its end.`,
 	f.filter.add(cmd, "show")
 	flags.StringArrayVar(&f.decisions, "decision", nil, "show only reviews with this decision: "+strings.Join(decisions(), ", ")+"; repeatable")
 	flags.StringArrayVar(&f.policies, "policy", nil, "show only reviews that this policy or profile refused, warned about or changed, as recorded: a name, or KIND/NAME; repeatable")
-	flags.StringVar(&f.name, "name", "", "show only reviews of objects whose name contains this, in any case")
-	flags.StringVar(&f.id, "id", "", "show only reviews whose ID begins with this")
-	flags.BoolVar(&f.full, "full", false, "with -o json: show requests, answers and lookups")
+	flags.StringVar(&f.name, "name", "", "show only reviews of objects whose name contains this text, in upper or lower case")
+	flags.StringVar(&f.id, "id", "", "show only reviews whose ID begins with this text")
+	flags.BoolVar(&f.full, "full", false, "with -o json: show the request, the answer, and what the decision read")
 	cli.AddOutputFlag(cmd, &f.output, "table", "json")
 	return cmd
 }

@@ -27,12 +27,14 @@ func NewLogLevelCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log-level [LEVEL]",
 		Short: "Show or change the log level of a running server",
-		Long: `Log-level shows the log level of a server on the same host, or changes it: debug
-(every review), info, warn or error. It calls the server at its address for health and
-metrics, which answers only callers on the same host: in a cluster, run it in the pod.
-Each replica has its own level. The server logs the change, and a restart ends it.
+		Long: `Log-level shows the log level of a running server, or changes it until the server
+restarts: debug (every review), info, warn or error. Use it to see more while you
+look for a problem. Each replica has its own level.
 
-Exit codes: 0 shown or changed, 2 bad usage, or the server does not answer.`,
+The server answers only callers on the same host. In a cluster, run the command in
+the pod.
+
+Exit codes: 0 shown or changed, 2 wrong usage, or the server does not answer.`,
 		Example: `  # show the level of one replica
   kubectl -n gatehouse-system exec deploy/gatehouse -- gatehouse log-level
 

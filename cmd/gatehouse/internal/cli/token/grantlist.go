@@ -182,7 +182,12 @@ Exit codes: 0 revoked, 1 there is no such Grant, 2 bad usage, or one could not b
 deleted. Everything else is deleted all the same.`,
 		Example: `  gatehouse grant revoke --context prod incident-4711
   gatehouse grant revoke --config ./config incident-4711`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("nothing to revoke: name a Grant (hint: gatehouse grant list shows the names)")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error { return f.revoke(cmd.Context(), s, args) },
 	}
 	f.add(cmd, "directory of documents")

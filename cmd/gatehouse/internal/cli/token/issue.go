@@ -33,39 +33,26 @@ func newTokenIssueCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "issue --user NAME",
 		Short: "Issue an access token and write its document",
-		Long: `Issue creates an access token and its AccessToken document. The document holds a hash
-of the token and no secret. The token is shown once.
+		Long: `Issue creates an access token and its AccessToken document, which has a hash of the
+token and no secret. It shows the token once; nothing stores it. Anyone who may
+create AccessTokens can issue tokens for every user that Kubernetes does not reserve
+for itself.
 
-  --config DIR   writes the document to DIR/token-<id>.yaml, and the token to standard
-                 output
-  a cluster      (--kubeconfig, --context or --in-cluster) creates the document as a
-                 custom resource, for servers with --custom-resources, and writes the
-                 token to standard output
-  neither        writes the document to standard output, and the token to standard
-                 error
-  -o json        writes both to standard output, as the fields token and document
+  --config DIR  writes the document to DIR/token-<id>.yaml, and the token to standard
+                output
+  a cluster     (--context, --kubeconfig or --in-cluster) creates the document as a
+                custom resource, and writes the token to standard output as soon as every
+                replica accepts it, at most 30 seconds later
+  neither       writes the document to standard output, the token to standard error
 
-The cluster receives the hash and never the token. Anyone who can create AccessTokens
-can issue tokens for any user that is not reserved by Kubernetes.
+With --scope, the token can do what the scope includes, as far as its user may do it:
+view (get, list and watch everything but Secrets), edit (also write what workloads
+consist of), or a scope of the AuthenticationConfiguration. Servers accept such a
+token only if the API server asks them about scopes: see 'gatehouse probe'.
 
-Identities that are reserved by Kubernetes, such as the group system:masters, are
-rejected, except groups that the guard in --config allows for access tokens. In a
-cluster, the servers check the object by their guard when it is created.
-
-In a cluster it waits until every replica accepts the token, at most 30 seconds, because
-an API server remembers a rejection for minutes; --wait=false does not.
-
-With --scope, the token can do what the scope includes, as far as its user may do it. The
-scopes are view (get, list and watch everything but secrets), edit (also write what
-workloads consist of), and those of the AuthenticationConfiguration. With --namespace it
-is narrowed further. Servers accept such a token only where the API server asks them about
-scopes: see gatehouse probe --authorization.
-
-With --dry-run it shows the document and issues no token.
-
-Exit codes: 0 issued, 1 rejected, 2 bad usage, or the document cannot be written, or
-other errors in --config keep servers from using it, or not every replica accepts it
-yet: only then the token is shown.`,
+Exit codes: 0 issued; 1 rejected, such as a user that Kubernetes reserves; 2 wrong
+usage, the document cannot be written, or servers do not accept the token yet: only
+then the token is shown.`,
 		Example: `  # a token for a pipeline that is valid for 30 days, for the server that reads ./config
   TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 30d --config ./config)
   kubectl --token "$TOKEN" auth whoami
@@ -82,17 +69,17 @@ yet: only then the token is shown.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.issue(cmd.Context(), s) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.id, "id", "", "id of the token and name of the document, which is not secret: lower-case letters, digits and dashes (default 12 random characters)")
+	flags.StringVar(&f.id, "id", "", "id of the token and name of its document, not a secret: lower-case letters, digits and dashes (default 12 random characters)")
 	flags.StringVar(&f.user, "user", "", "name of the user that the token authenticates (required)")
 	flags.StringVar(&f.uid, "uid", "", "uid of the user")
 	flags.StringArrayVar(&f.groups, "group", nil, "group of the user; repeatable")
-	flags.StringArrayVar(&f.extra, "extra", nil, "extra attribute of the user, KEY=VALUE; repeat it for several keys, or for several values of a key")
-	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is valid for; repeatable (default the audiences of the API server)")
+	flags.StringArrayVar(&f.extra, "extra", nil, "extra attribute of the user, KEY=VALUE; repeatable, also for several values of a key")
 	flags.StringVar(&f.scope, "scope", "", "scope that bounds the token: view, edit, or one of the AuthenticationConfiguration (default: all rights of the user)")
-	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "namespace that the scope is narrowed to, with --scope; repeatable (default: all)")
+	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "with --scope, namespace to which the scope is narrowed; repeatable (default: all)")
+	flags.StringArrayVar(&f.audiences, "audience", nil, "audience for which the token is valid; repeatable (default the audiences of the API server)")
 	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is valid, such as 12h or 30d")
 	flags.BoolVar(&f.wait, "wait", true, "in a cluster, wait until every replica accepts the token")
-	f.add(cmd, "directory of documents: token-<id>.yaml is written to it, and its guard checks the user")
+	f.add(cmd, "directory of documents to which token-<id>.yaml is written, and whose guard checks the user")
 	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
 	cli.AddDryRunFlag(cmd, &f.dryRun)
 	_ = cmd.MarkFlagRequired("user") // the flags exist

@@ -21,12 +21,11 @@ func newTokenKeyCommand(s cli.Streams) *cobra.Command {
 		Use:   "key",
 		Short: "Create a key that signs login tokens",
 		Long: `Key prints 32 random bytes in base64: a key for login.keys of an
-AuthenticationConfiguration. All replicas use the same keys. Anyone with a key can
-create a login token for any user that the identity guard allows.
+AuthenticationConfiguration, with which Gatehouse signs the tokens of logins. All
+replicas use the same keys. Keep it secret: anyone with the key can create a token
+for any user that the guard allows.
 
-With --out it writes the key to a new file that only its owner can read.
-
-Exit codes: 0 created, 2 bad usage, or the file exists or cannot be written.`,
+Exit codes: 0 created, 2 wrong usage, or the file exists or cannot be written.`,
 		Example: `  gatehouse token key --out ./config/login.key
 
   # create a Secret for all replicas

@@ -27,23 +27,21 @@ func newTokenListCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list (--config DIR | --context NAME)",
 		Short: "List access tokens",
-		Long: `List shows the access tokens in a directory or a cluster, by id: the user, when the
-token was issued, when it expires, when it was last used, and its state:
+		Long: `List shows the access tokens in a directory or a cluster: the user, when each was
+issued, when it expires, when it was last used, and its state. It never shows a
+hash.
+
+In a cluster, the time of the last use is rounded to the hour. It can be older than
+the last use, because an API server does not ask about a token that is in its cache.
 
   good      servers accept it
   expired   it has expired
   revoked   a TokenRevocation revokes it
   unused    servers reject it; standard error shows why (cluster only)
-  pending   no server has reported yet whether it uses it (cluster only)
+  pending   no server has reported yet whether it accepts it (cluster only)
 
-List never shows the hash of a token.
-
-In a cluster, the time of the last use is in the status of the AccessToken, rounded to
-the hour. A server knows only the reviews that it answered, and the API server sends
-none for a token that is in its cache.
-
-Exit codes: 0 listed, 2 bad usage, or errors in the directory: the list may then be
-incomplete.`,
+Exit codes: 0 listed, 2 wrong usage, or errors in the directory, for which the list
+may be incomplete.`,
 		Example: `  gatehouse token list --config ./config
   gatehouse token list --context prod
 

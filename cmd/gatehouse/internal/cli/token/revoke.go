@@ -31,23 +31,17 @@ func newTokenRevokeCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke (--config DIR | --context NAME) [ID...]",
 		Short: "Revoke access tokens, or all tokens of a user",
-		Long: `Revoke deletes the documents of access tokens. In a directory it deletes files that
-contain nothing else; remove a document from a file with other documents yourself.
+		Long: `Revoke deletes the documents of access tokens, which you name by their ids or by the
+tokens themselves. In a directory it deletes only files without other documents.
+With --user it instead rejects everything that was issued to the user until now,
+login tokens and JWTs too: it creates a TokenRevocation.
 
-With --user it creates a TokenRevocation, revocation-<random>.yaml: everything that was
-issued to the user before now is rejected, including JWTs and login tokens. The user
-can log in again: to prevent that, also remove the user from the directory or the
-issuer. Revoke warns about a name that no user can have, such as one without the
-prefix of a directory; in a cluster the servers do.
+The user can log in again afterwards. To prevent that, also lock the account in the
+directory or at the issuer.
 
-With --kubeconfig, --context or --in-cluster it deletes the custom resources of that
-cluster, or creates the TokenRevocation there.
-
-An id can also be given as a whole access token, for example one that leaked.
-
-Exit codes: 0 revoked, 1 there is no such token, 2 bad usage, or something could not
-be deleted, or some documents cannot be read and may contain the token. Everything
-else is deleted all the same.`,
+Exit codes: 0 revoked, 1 there is no such token, 2 wrong usage, something could not
+be deleted, or a document that may hold the token cannot be read. Everything else is
+revoked all the same.`,
 		Example: `  gatehouse token revoke --config ./config ci
   gatehouse token revoke --config ./config --user jane --reason "laptop stolen, INC-4711"
 
@@ -61,8 +55,8 @@ else is deleted all the same.`,
 	}
 	flags := cmd.Flags()
 	f.add(cmd, "directory of documents")
-	flags.StringVar(&f.user, "user", "", "revoke everything that was issued to this user; the name as the API server sees it, with its prefix")
-	flags.StringVar(&f.reason, "reason", "", "reason to store in the TokenRevocation, with --user")
+	flags.StringVar(&f.user, "user", "", "revoke everything that was issued to this user, named as in kubectl auth whoami, with its prefix")
+	flags.StringVar(&f.reason, "reason", "", "with --user, reason to store in the TokenRevocation")
 	cli.AddDryRunFlag(cmd, &f.dryRun)
 	return cmd
 }

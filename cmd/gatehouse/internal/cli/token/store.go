@@ -33,7 +33,7 @@ func (f *tokenPlace) one() error {
 	kept := cmp.Or(f.kept, "tokens")
 	switch {
 	case f.config == "" && !f.Given():
-		return fmt.Errorf("the place of the %s is missing (hint: --config DIR; or for a cluster --kubeconfig FILE, --context NAME or --in-cluster)", kept)
+		return fmt.Errorf("say where the %s are: --config DIR, or a cluster with --context NAME, --kubeconfig FILE or --in-cluster", kept)
 	case f.config != "" && f.Given():
 		return fmt.Errorf("--config excludes --kubeconfig, --context and --in-cluster: %s are in a directory or in a cluster", kept)
 	case f.config != "":

@@ -12,9 +12,9 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Issue, list and revoke access tokens",
-		Long: `An access token is an opaque bearer token for the API server. 'token issue' creates
-it and shows it once; nothing stores it. Gatehouse reads an AccessToken document with
-its hash. Deleting the document revokes the token.`,
+		Long: `An access token is a bearer token for the API server, for scripts and other
+programs. 'token issue' shows it once. Gatehouse keeps only a hash of it, in an
+AccessToken document; the token is revoked when that document is deleted.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newTokenIssueCommand(s), newTokenListCommand(s), newTokenRevokeCommand(s), newTokenKeyCommand(s))

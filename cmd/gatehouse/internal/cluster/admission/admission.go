@@ -1,9 +1,9 @@
-// Package admission validates Gatehouse's own custom resources at kubectl apply: an
-// invalid one is rejected with all its errors, instead of being stored without effect.
+// Package admission validates Gatehouse's own custom resources at kubectl apply: an invalid one is rejected with all its
+// errors, instead of being stored without effect.
 //
-// An object is decoded as strictly as a document of the directory, and compiled alone, with
-// the settings of the active configuration. What other objects have to do with it, its
-// conditions say: objects can be applied in any order, and the view of a server may be late.
+// It decodes an object as strictly as a document of the directory, and compiles it alone, with the settings of the active
+// configuration. Problems with other objects, such as a binding whose policy does not exist, are left to the conditions of
+// the object, so that objects can be applied in any order.
 package admission
 
 import (

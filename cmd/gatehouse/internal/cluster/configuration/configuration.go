@@ -1,5 +1,6 @@
-// Package configuration maintains the active configuration of a server: documents and custom resources are merged, resolved, compiled,
-// activated and reported.
+// Package configuration keeps the active configuration of a server up to date. A Reconciler merges the documents of the
+// directory with the custom resources of the cluster, resolves which versions can be active together, compiles the result,
+// and activates it or keeps the previous one. Active is the result.
 package configuration
 
 import (
@@ -22,8 +23,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
-// Active is the active configuration of a server. It logs and counts what becomes of each
-// configuration that is read. Its methods are called by one goroutine; the snapshot may be loaded by any.
+// Active is the active configuration of a server, and logs and counts what becomes of each configuration that is read. One
+// goroutine calls its methods; any goroutine may load the Snapshot.
 type Active struct {
 	Dir     string
 	Log     *slog.Logger

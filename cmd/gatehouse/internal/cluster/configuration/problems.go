@@ -95,7 +95,7 @@ func (p *Problems) Lines() []string {
 	defer p.mu.Unlock()
 	var lines []string
 	if p.rejected != "" {
-		lines = append(lines, fmt.Sprintf("Configuration=False since %s: %s (hint: correct the documents: gatehouse lint --config DIR)", p.since.UTC().Format(time.RFC3339), p.rejected))
+		lines = append(lines, fmt.Sprintf("Configuration=False since %s: %s (hint: gatehouse lint --config DIR shows all errors)", p.since.UTC().Format(time.RFC3339), p.rejected))
 	}
 	for _, text := range p.missingTexts() {
 		lines = append(lines, "Params=False: "+text)
@@ -161,7 +161,7 @@ func (p *Problems) setMissing(log *slog.Logger, list []matching.MissingParams) b
 	for _, text := range before {
 		if !slices.Contains(after, text) {
 			p.params.Recover(text)
-			p.record(false, reasonFound, "no longer: "+text)
+			p.record(false, reasonFound, "resolved: "+text)
 		}
 	}
 	return !slices.Equal(before, after)
@@ -196,7 +196,7 @@ func (p *Problems) paramsOf(kind, name string) (remarks []string) {
 func (r *Reconciler) keepActive(c *config.Config, err error) {
 	r.Current.keepActive(c, err)
 	n, first := countErrors(err)
-	text := fmt.Sprintf("rejected, and the previous one stays active: %s", strings.ReplaceAll(truncate.Bytes(first, maxProblem), "\n", "; "))
+	text := fmt.Sprintf("the configuration is invalid, so the previous one stays active: %s", strings.ReplaceAll(truncate.Bytes(first, maxProblem), "\n", "; "))
 	if n > 1 {
 		text += fmt.Sprintf(" (and %d more errors)", n-1)
 	}

@@ -135,7 +135,7 @@ func TestRejectedIsReported(t *testing.T) {
 	var last status.Report
 	s.Report = func(r status.Report) { last = r }
 	s.change(t, func() { s.write(t, "red.yaml", "kind: [") })
-	if !strings.Contains(last.Rejected, "red.yaml") || !strings.HasPrefix(last.Rejected, "rejected, and the previous one stays active: ") {
+	if !strings.Contains(last.Rejected, "red.yaml") || !strings.HasPrefix(last.Rejected, "the configuration is invalid, so the previous one stays active: ") {
 		t.Errorf("it reports %q", last.Rejected)
 	}
 	s.change(t, func() { s.write(t, "red.yaml", policyDocument("red")) })

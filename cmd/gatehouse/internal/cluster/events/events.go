@@ -1,7 +1,5 @@
-// Package events writes Events of Kubernetes about certificates and custom resources, which
-// kubectl events and kubectl describe show.
-//
-// Nothing waits for an Event and nothing fails without it.
+// Package events writes Kubernetes Events about certificates, the configuration and custom resources, which kubectl events
+// and kubectl describe show. Writing is best effort: nothing waits for an Event, and nothing fails without it.
 package events
 
 import (
@@ -89,10 +87,9 @@ func (r *Recorder) Record(e certs.Event) {
 	r.Write(e.Object, e.IsWarning(), e.Reason, strings.Join(parts, ": "))
 }
 
-// Write writes an Event about an object soon: with warning, one of type Warning,
-// else Normal. It returns at once; where too many wait to be written it does nothing, as without a reason
-// or an object. The reason is one word in upper camel case. The note is shown on one
-// line and cut where it is too long.
+// Write writes an Event about an object in the background: of type Warning with warning, else Normal. Reason is one word
+// in upper camel case. The note becomes one line, and is cut if it is too long. Write does nothing without a reason or an
+// object, and drops the Event if too many wait to be written.
 func (r *Recorder) Write(object corev1.ObjectReference, warning bool, reason, note string) {
 	if reason == "" || object.Kind == "" || object.Name == "" {
 		return

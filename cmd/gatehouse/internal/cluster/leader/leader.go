@@ -1,6 +1,6 @@
 // Package leader elects the replica that does the background work of an install: it rotates the CA, writes webhook
-// configurations and the status of custom resources, audits what exists and counts pods. No decision about a request depends on
-// it.
+// configurations and the status of custom resources and audits the cluster. No decision about a request
+// depends on the election.
 package leader
 
 import (
@@ -63,7 +63,7 @@ func New(cfg Config) *Candidate {
 		cfg: cfg, identity: cfg.Replica + "_" + string(uuid.NewUUID()), problems: problemlog.New(cfg.Log, "election"),
 		leads: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_leader",
-			Help: "1 in the replica that is elected to rotate the CA, write webhook configurations and status, audit and count pods, else 0.",
+			Help: "1 in the replica that is elected to rotate the CA, write webhook configurations and status, and audit, else 0.",
 		}),
 	}
 }
@@ -116,7 +116,7 @@ func (c *Candidate) stand(ctx context.Context, work []func(context.Context)) {
 	})
 	if err != nil {
 		// Logged when the Lease of the election cannot be read or written.
-		c.cfg.Log.Error("election", "error", err.Error(), "hint", "report it: the times of the election do not fit together")
+		c.cfg.Log.Error("election", "error", err.Error(), "hint", "this is a bug of Gatehouse, please report it: the times of the election do not fit together")
 		<-ctx.Done()
 		return
 	}
@@ -174,7 +174,7 @@ func (l *lock) note(err error, writes bool) error {
 	case errors.Is(err, context.Canceled), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
 		// They are part of an election.
 	default:
-		const cost = "nobody may rotate the CA, write webhook configurations and status, audit or count pods; everything else goes on"
+		const cost = "until a replica is elected, none rotates the CA, writes webhook configurations and status, or audits; everything else goes on"
 		hint := cost
 		if class == apierr.Forbidden {
 			l.c.mayNotWrite = writes

@@ -1,6 +1,6 @@
-// Package registration keeps webhook configurations and Gatehouse in step. A Reader keeps named configurations in memory and
-// verifies that they trust the serving certificate, in every replica. A Writer, in the elected one, is the only program that
-// writes into them: the CA, rules and selectors, by server-side apply of these fields alone.
+// Package registration keeps webhook configurations and Gatehouse in step. In every replica, a Reader watches the webhook
+// configurations and verifies that they trust the serving certificate. In the elected replica, a Writer writes the CA,
+// rules and selectors into them, by server-side apply of these fields alone.
 package registration
 
 import (

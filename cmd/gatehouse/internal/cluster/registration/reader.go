@@ -118,7 +118,7 @@ func (r *Reader) follow(ctx context.Context, i int, t target, problems *probleml
 		if ctx.Err() != nil || apierr.Classify(err) == apierr.Expired {
 			return
 		}
-		hint := "it is tried again; what was read last counts until then"
+		hint := "Gatehouse tries again, and uses until then what it read last"
 		if class == apierr.Forbidden {
 			hint = apierr.GrantHint("a ClusterRole", "list and watch", fmt.Sprintf("the %s %q", t.kind.resource(), t.name))
 		}

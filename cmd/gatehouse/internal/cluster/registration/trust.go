@@ -16,8 +16,8 @@ import (
 
 var (
 	errNoCertificate = errors.New("there is no serving certificate yet")
-	errNoBundle      = errors.New("has no caBundle: an API server then trusts the CAs of its own system, which may lack the CA of Gatehouse: with --publish-ca-bundle the elected replica writes it, and logs why it cannot; without it, apply the output of gatehouse manifests with the CA")
-	errNoticed       = errors.New("every registration trusts the serving certificate: waiting a second until API servers have read it")
+	errNoBundle      = errors.New("has no caBundle, so API servers trust only the CAs of their own system: with --publish-ca-bundle the elected replica writes it, see its log; without, apply the output of gatehouse manifests with the CA")
+	errNoticed       = errors.New("all webhook configurations trust the serving certificate: waiting a second until API servers have read them")
 )
 
 // noticeTime is how long API servers usually take to notice a bundle.

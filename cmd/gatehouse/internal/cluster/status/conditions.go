@@ -88,10 +88,10 @@ func (v *view) ready(o *outcome) (metav1.Condition, time.Time) {
 	switch o.Use {
 	case resolve.Unused:
 		return condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.NotUsedReason,
-			"The object has errors, which the condition Compiled names, and there is no earlier version to use."), time.Time{}
+			"The object has errors, see the condition Compiled. Gatehouse does not use it, because there is no earlier version without errors."), time.Time{}
 	case resolve.Previous:
 		return condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.PreviousVersionReason,
-			"The object has errors, which the condition Compiled names. The last version without errors is used."), time.Time{}
+			"The object has errors, see the condition Compiled. Gatehouse uses the last version without errors."), time.Time{}
 	case resolve.Current:
 	}
 	var waiting []string
@@ -143,14 +143,14 @@ func waitingMessage(names []string) string {
 	for i, name := range names {
 		quoted[i] = fmt.Sprintf("%q", truncate.Bytes(name, 100))
 	}
-	return "Not known to use the object as it is now: " + strings.Join(quoted, ", ") + more + "."
+	return "These replicas have not reported that they use the current version: " + strings.Join(quoted, ", ") + more + "."
 }
 
 func (v *view) degraded(o *outcome) metav1.Condition {
 	var reasons, remarks []string
 	if o.Use == resolve.Previous {
 		reasons = append(reasons, v1alpha1.PreviousVersionReason)
-		remarks = append(remarks, "the last version without errors is used, in place of the object as it is now")
+		remarks = append(remarks, "Gatehouse uses the last version without errors in place of the current one")
 	}
 	if len(o.NoParams) > 0 {
 		reasons = append(reasons, v1alpha1.ParamsNotFoundReason)
@@ -158,7 +158,7 @@ func (v *view) degraded(o *outcome) metav1.Condition {
 	}
 	if v.Rejected != "" {
 		reasons = append(reasons, v1alpha1.ConfigurationRejectedReason)
-		remarks = append(remarks, "the configuration as it is now was "+v.Rejected)
+		remarks = append(remarks, v.Rejected)
 	}
 	if len(o.NotSent) > 0 {
 		reasons = append(reasons, v1alpha1.NotSentReason)
@@ -172,7 +172,7 @@ func (v *view) degraded(o *outcome) metav1.Condition {
 	case len(reasons) > 0:
 		return condition(v1alpha1.DegradedCondition, metav1.ConditionTrue, reasons[0], joinRemarks(remarks))
 	case o.Use == resolve.Unused:
-		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.NotUsedReason, "The object is not used, which the condition Ready explains.")
+		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.NotUsedReason, "Gatehouse does not use the object, see the condition Ready.")
 	default:
 		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.HealthyReason, "There are no problems.")
 	}

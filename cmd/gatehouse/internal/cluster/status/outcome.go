@@ -1,8 +1,6 @@
-// Package status tells the people of a cluster what became of their custom
-// resources: by conditions and counts in the status of each, and by Events.
-//
-// Every replica reports what it uses, and one of them, which is elected, writes.
-// Nothing that is decided depends on any of it.
+// Package status shows users of a cluster what became of their custom resources: by conditions and counts in the status of
+// each object, and by Events. Every replica reports in a Lease what it uses, and the elected replica writes the status. No
+// decision depends on it.
 package status
 
 import (

@@ -104,7 +104,7 @@ func (c *Controller) removeReport(ctx context.Context) {
 	err := c.cfg.Leases.Leases(c.cfg.Namespace).Delete(ctx, c.lease, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		c.cfg.Log.Info("status", "error", "cannot remove Lease "+c.cfg.Namespace+"/"+c.lease+": "+truncate.Bytes(err.Error(), maxError),
-			"hint", "the others wait a minute for this replica, and remove the Lease after ten")
+			"hint", "the other replicas wait a minute for this one, and remove the Lease after ten")
 	}
 }
 
@@ -208,5 +208,5 @@ func (w *writer) removeStale(ctx context.Context, lease *coordinationv1.Lease) {
 		return
 	}
 	class := apierr.Classify(err).Coarse()
-	w.c.fail(ctx, what, class, err, w.c.leaseHint(class, "they stay, and nothing else comes of it"))
+	w.c.fail(ctx, what, class, err, w.c.leaseHint(class, "the Leases stay, which has no other effect"))
 }

@@ -291,7 +291,7 @@ func (w *writer) announce(o *outcome, before, after *fields) {
 	case is.Status == metav1.ConditionFalse && (was.Status != is.Status || was.Message != is.Message || was.ObservedGeneration != is.ObservedGeneration):
 		w.c.cfg.Record(reference(o), true, is.Reason, is.Message)
 	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
-		w.c.cfg.Record(reference(o), false, v1alpha1.CompiledReason, "The object can be used again: "+is.Message)
+		w.c.cfg.Record(reference(o), false, v1alpha1.CompiledReason, "Gatehouse uses the object again: "+is.Message)
 	}
 	switch {
 	case before.Phase == after.Phase:
@@ -323,14 +323,14 @@ func (w *writer) failed(ctx context.Context, kind, what string, err error) {
 	if errors.Is(err, errNoStatus) {
 		class = apierr.Unserved
 	}
-	hint := "it is tried again; only status is late, what is decided does not depend on it"
+	hint := "Gatehouse tries again; decisions do not depend on the status"
 	switch class { //nolint:exhaustive // the others need nothing but time
 	case apierr.Forbidden:
-		hint = apierr.GrantHint("the ClusterRole gatehouse-resources", "get and list", fmt.Sprintf("%s and patch of %s/status in gatehouse.dev; nothing but status depends on it", resource, resource))
+		hint = apierr.GrantHint("the ClusterRole gatehouse-resources", "get and list", fmt.Sprintf("%s and patch of %s/status in gatehouse.dev; decisions do not depend on the status", resource, resource))
 	case apierr.Unserved:
-		hint = fmt.Sprintf("apply the CustomResourceDefinition %s.gatehouse.dev of this version of Gatehouse; status is tried again", resource)
+		hint = fmt.Sprintf("apply the CustomResourceDefinition %s.gatehouse.dev of this version of Gatehouse, which then tries again", resource)
 	case apierr.Invalid:
-		hint = fmt.Sprintf("the CustomResourceDefinition %s.gatehouse.dev may be of another version: apply that of this version of Gatehouse; status is tried again", resource)
+		hint = fmt.Sprintf("the CustomResourceDefinition %s.gatehouse.dev may be of another version: apply that of this version of Gatehouse, which then tries again", resource)
 	}
 	w.c.fail(ctx, what, class, err, hint)
 }

@@ -1,10 +1,8 @@
-// Package audit evaluates the objects that exist in a cluster: each is decided as its creation
-// would be decided now.
+// Package audit decides about the objects that exist in a cluster, each as its creation would be decided now.
 //
-// Objects are listed one kind and one page at a time, so that neither memory nor the load of the
-// API server grows with their number. What an audit does not know it says: rules that depend on
-// who makes a request are skipped with the reason, kinds that cannot be read are named with the
-// missing right, and an audit that ended early says what it has not read.
+// Run lists objects one kind and one page at a time, so that neither memory nor the load of the API server grows with
+// their number. The Outcome says what was left out: rules that depend on the request, kinds that may not be read, with the
+// missing right, and what was not read because the audit ended early.
 package audit
 
 import (

@@ -161,10 +161,10 @@ func (a *audit) plan(served *Served) {
 		named := func(t Target) bool { return t.isNamed(name) }
 		switch {
 		case !slices.ContainsFunc(a.targets, named):
-			a.out.Unknown = append(a.out.Unknown, fmt.Sprintf("%s: no active policy or profile is about such a kind", name))
+			a.out.Unknown = append(a.out.Unknown, fmt.Sprintf("%s: no active policy or profile matches this kind", name))
 			a.out.Complete = false
 		case len(a.Namespaces) > 0 && !slices.ContainsFunc(a.targets, func(t Target) bool { return t.Namespaced && named(t) }):
-			a.out.Unknown = append(a.out.Unknown, fmt.Sprintf("%s: its objects are in no namespace, and an audit of namespaces leaves them out", name))
+			a.out.Unknown = append(a.out.Unknown, fmt.Sprintf("%s: its objects are cluster-scoped, and --namespace audits only objects in namespaces", name))
 			a.out.Complete = false
 		}
 	}

@@ -206,7 +206,7 @@ func TestRun(t *testing.T) {
 			objects:   []string{shop},
 			documents: []string{policyOf("never", "namespaces", `validations: [{expression: "false", message: "no"}]`)},
 			change:    func(o *audit.Options) { o.Namespaces, o.Kinds = []string{"shop"}, []string{"Namespace"} },
-			unknown:   []string{"Namespace: its objects are in no namespace, and an audit of namespaces leaves them out"},
+			unknown:   []string{"Namespace: its objects are cluster-scoped, and --namespace audits only objects in namespaces"},
 		},
 		"namespaces that are excluded": {
 			objects:   []string{configMap("shop", "b", "bad"), configMap("kube-system", "c", "bad")},
@@ -244,7 +244,7 @@ func TestRun(t *testing.T) {
 			documents: []string{good, policyOf("never", "example.com/widgets", `validations: [{expression: "false", message: "no"}]`)},
 			change:    func(o *audit.Options) { o.Kinds = []string{"Widget.example.com", "gadgets"} },
 			want:      []string{"fail Widget shop/w never/validations[0]: no"},
-			coverage:  "widgets.example.com v1: 1", unknown: []string{"gadgets: no active policy or profile is about such a kind"},
+			coverage:  "widgets.example.com v1: 1", unknown: []string{"gadgets: no active policy or profile matches this kind"},
 		},
 		"a policy that cannot be evaluated": {
 			objects:   []string{configMap("shop", "b", "bad")},

@@ -1,9 +1,8 @@
-// Package replay decides the reviews of a recording under another configuration, and compares
-// the answers with those that were recorded.
+// Package replay decides the reviews of a recording again under another configuration, and compares the answers with those
+// that were recorded. Run is the entry point, and Report its result.
 //
-// A replay is one step: it does not know what clients would have done after another answer. A
-// review whose answer depends on what the recording does not hold is counted as "cannot decide",
-// with the reason, and never guessed.
+// Each review is decided alone: a replay does not know what clients would have done after another answer. If an answer
+// depends on something that the recording does not have, the review counts as undecided, with the reason.
 package replay
 
 import (

@@ -1,10 +1,10 @@
-// Package groups looks up groups of users outside their tokens: at UserInfo endpoints, in LDAP
-// directories, at Microsoft Graph, and at services of the operator's own.
+// Package groups looks up groups of users outside of their tokens: at UserInfo endpoints, in LDAP directories, at
+// Microsoft Graph, and at HTTP services of the operator.
 //
-// Only users of verified tokens are looked up, so forged tokens cause no work. Look-ups of the
-// same user are one; those of a source are bounded in number, time and size of the answer. A
-// source that fails again and again is left alone for a while. Answers are cached, with a
-// bound on memory; an old one is used, and marked as stale, while the source does not answer.
+// Groups are looked up only for verified tokens, so forged tokens cause no requests. Requests about the same user at the
+// same time are one. For each source, the number of requests, their time and the size of an answer are bounded, and a
+// source that fails repeatedly is not asked for a while. Answers are cached in bounded memory. If a source does not
+// answer, its last answer is used for a while, and marked as stale.
 package groups
 
 import (

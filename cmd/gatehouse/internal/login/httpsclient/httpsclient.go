@@ -1,5 +1,4 @@
-// Package httpsclient makes the clients with which logins ask others: issuers, group
-// sources, and Gatehouse itself.
+// Package httpsclient makes the HTTP clients with which logins call issuers, group sources and Gatehouse.
 package httpsclient
 
 import (

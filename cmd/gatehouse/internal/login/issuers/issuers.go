@@ -1,14 +1,10 @@
-// Package issuers keeps the keys of JWT issuers in memory: it finds them by
-// OpenID Connect Discovery, fetches them in the background, and answers from
-// memory. Tokens are verified by package jwt alone.
+// Package issuers keeps the keys of JWT issuers in memory. It finds them by OpenID Connect Discovery and fetches them in
+// the background; package jwt verifies tokens with what is in memory.
 //
-// Tokens are anybody's to forge, so they cause next to no calls. A token of a
-// known key causes none, whatever its signature. One with a key id that is not
-// known makes the issuer be asked at once, because it may have a new key, but
-// only so often. Every fetch replaces all keys of the issuer, so that one that it
-// withdrew is gone. While an issuer is away, or answers something that cannot be
-// right, its last good keys stay in use up to a stated age. After that nobody can
-// tell whether they are still good.
+// Anyone can send forged tokens, so a token must not cause many requests to an issuer. A token with a known key id causes
+// none. A token with an unknown key id makes the issuer be asked, because it may have a new key, but not more often than
+// once in a while. A fetch replaces all keys, so that a key that the issuer withdrew is not accepted any more. If an
+// issuer does not answer, or gives an invalid answer, its last valid keys are used until the configured age.
 package issuers
 
 import (

@@ -1,11 +1,9 @@
-// Package ldap checks passwords with LDAP and Active Directory services, and
-// finds the groups of their users.
+// Package ldap checks passwords with LDAP and Active Directory services, and looks up groups.
 //
-// A login searches the entry of the name that was typed, with an account of our
-// own, then binds as that entry with the password. What goes on from there is
-// what the entry says; what was typed is never more than an escaped value in a
-// filter. All that is asked goes over TLS, and referrals are not followed.
+// For a login, it searches the entry of the user name with the account of the configuration, and then binds as that entry
+// with the password. The identity comes from the entry. The name that the user typed is used only as an escaped value in
+// the filter. All connections use TLS, and referrals are not followed.
 //
-// Every search and every password has a connection of its own that is bound once, for
-// it, and closed: no search ever runs as a user, and no bind changes who searches.
+// Searches and password checks never share a connection: a connection is bound once and then closed, so no search can run
+// with the rights of a user who logs in.
 package ldap

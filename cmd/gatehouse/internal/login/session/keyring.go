@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/zalando/go-keyring"
@@ -36,7 +35,7 @@ func ParseStore(name string) (Store, error) {
 	case name == "":
 		return StoreAuto, nil
 	case !slices.Contains(Stores(), name):
-		return "", fmt.Errorf("%q: must be %s", printable(name), strings.Join(Stores(), ", "))
+		return "", fmt.Errorf("%q: must be auto, keyring, file or none", printable(name))
 	}
 	return Store(name), nil
 }

@@ -1,9 +1,8 @@
-// Package session is the user's side of logging in: it gets a token from an
-// OpenID Connect issuer or from Gatehouse's login endpoint, keeps it in a cache
-// that nobody else can read, and renews it without asking as long as that goes.
+// Package session is the user's side of logins. A Session gets a token from an OpenID Connect issuer or from Gatehouse's
+// /login, stores it in a cache that only the user can read, and renews it without asking for as long as possible.
 //
-// Programs that need the same token at one time log in one after the other, so that
-// the first login serves all of them.
+// If several programs need the same token at the same time, one of them logs in, and the others wait for it and use its
+// token.
 package session
 
 import (
@@ -83,8 +82,8 @@ type Method interface {
 // ErrEnded means that a credential cannot be renewed any more.
 var ErrEnded = errors.New("the session has ended")
 
-// ErrNeedsPerson means that somebody has to log in, and that nobody can be asked.
-var ErrNeedsPerson = errors.New("a login is required, and nobody can be asked here")
+// ErrNeedsPerson means that the user has to log in, and that the program cannot ask.
+var ErrNeedsPerson = errors.New("you have to log in, and there is no terminal here to ask you")
 
 // RefusedError is a definite no to a login.
 type RefusedError struct {
@@ -114,10 +113,9 @@ type Session struct {
 	Now     func() time.Time
 }
 
-// Get returns a credential that is good for now: the one in the cache, that one
-// renewed, or that of a new login. The error is
-// ErrNeedsPerson, or a *RefusedError for a definite no, or both if a renewal was
-// rejected and nobody can be asked; any other means that it cannot be decided.
+// Get returns a valid credential: from the cache, renewed, or from a new login. The error wraps ErrNeedsPerson if there is
+// no terminal to ask on, and a *RefusedError if the login or the renewal was rejected; it can wrap both. Any other error
+// means that the server gave no answer.
 func (s *Session) Get(ctx context.Context) (*Credential, error) {
 	if s.Cache.Store == StoreNone {
 		return s.obtain(ctx, nil)
@@ -167,9 +165,9 @@ func (s *Session) obtain(ctx context.Context, old *Credential) (*Credential, err
 		case err == nil:
 			return c, nil
 		case ok && s.Interactive:
-			s.remark("the renewal was rejected: %s", refused)
+			s.remark("the login could not be renewed: %s", refused)
 		case ok:
-			needsPerson = fmt.Errorf("%w: the renewal was rejected: %w", ErrNeedsPerson, refused)
+			needsPerson = fmt.Errorf("%w: the login could not be renewed: %w", ErrNeedsPerson, refused)
 		case errors.Is(err, ErrEnded):
 		case s.Now().Before(old.ExpiresAt):
 			s.remark("the token could not be renewed and is used until it expires: %s", err)

@@ -59,7 +59,7 @@ func TestGet(t *testing.T) {
 		kept           string
 	}{
 		{name: "nothing yet", interactive: true, token: "fresh", logins: 1, kept: "fresh"},
-		{name: "nothing yet and nobody there", err: "a login is required"},
+		{name: "nothing yet and nobody there", err: "you have to log in"},
 		{name: "from the cache", cached: old(30 * time.Minute), token: "old", kept: "old"},
 		{name: "just before the margin", cached: old(time.Hour - 31*time.Second), token: "old", kept: "old"},
 		{name: "renewed near the end", cached: old(time.Hour - 30*time.Second), token: "fresh", renews: 1, kept: "fresh"},
@@ -67,13 +67,13 @@ func TestGet(t *testing.T) {
 		{name: "renewal fails near the end", cached: old(time.Hour - time.Second), renew: down, interactive: true, token: "old", renews: 1, kept: "old"},
 		{name: "renewal fails after the end", cached: old(time.Hour), renew: down, interactive: true, err: "cannot be renewed: the server is down", renews: 1, kept: "old"},
 		{name: "session over", cached: old(2 * time.Hour), renew: ErrEnded, interactive: true, token: "fresh", renews: 1, logins: 1, kept: "fresh"},
-		{name: "session over and nobody there", cached: old(2 * time.Hour), renew: ErrEnded, err: "a login is required", renews: 1, kept: "old"},
+		{name: "session over and nobody there", cached: old(2 * time.Hour), renew: ErrEnded, err: "you have to log in", renews: 1, kept: "old"},
 		{name: "anew", cached: old(time.Minute), anew: true, interactive: true, token: "fresh", logins: 1, kept: "fresh"},
 		{name: "anew, and refused", cached: old(time.Minute), anew: true, interactive: true, login: &RefusedError{"credentials", "wrong"}, err: "wrong (reason credentials)", logins: 1, kept: "old"},
 		{name: "again", cached: old(time.Minute), again: true, interactive: true, token: "fresh", renews: 1, kept: "fresh"},
 		{name: "again, and the server is down", cached: old(time.Minute), again: true, interactive: true, renew: down, token: "old", renews: 1, kept: "old"},
 		{name: "again, and revoked", cached: old(time.Minute), again: true, interactive: true, renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"revoked", "gone"}), token: "fresh", renews: 1, logins: 1, kept: "fresh"},
-		{name: "renewal refused", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), err: "nobody can be asked here: the renewal was rejected: gone (reason credentials)", renews: 1, kept: "old"},
+		{name: "renewal refused", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), err: "to ask you: the login could not be renewed: gone (reason credentials)", renews: 1, kept: "old"},
 		{name: "renewal refused to a person", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), interactive: true, token: "fresh", renews: 1, logins: 1, kept: "fresh"},
 		{name: "refused", interactive: true, login: &RefusedError{"credentials", "wrong name or password"}, err: "wrong name or password (reason credentials)", logins: 1},
 	}

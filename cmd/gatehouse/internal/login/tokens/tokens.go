@@ -1,8 +1,6 @@
-// Package tokens keeps access tokens and Grants: it writes their documents, lists them,
-// removes them, and notes in a cluster when tokens were last used.
-//
-// A token is an AccessToken document, and what removes it revokes it. Where the
-// documents are is behind Store: in a directory, or in a cluster.
+// Package tokens stores access tokens and Grants: it writes their documents, lists and removes them, and records in a cluster when
+// each token was last used. A Store is a directory or a cluster. A token is valid as long as its AccessToken document
+// exists.
 package tokens
 
 import (

@@ -1,5 +1,6 @@
-// Package admit does to an object what happens in the API server before policies are evaluated: it fills in defaults, applies mutating
-// policies and injects sidecars.
+// Package admit decides about an object in a manifest as a cluster would. It does what the API server does before policies
+// are evaluated, filling in defaults, applying mutating policies and injecting sidecars, and then asks the policies. The
+// commands check, explain, mutate, inject and test are built on it.
 package admit
 
 import (

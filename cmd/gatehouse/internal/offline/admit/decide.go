@@ -345,7 +345,7 @@ func (d *Decider) addInjection(out *Decision, injection *sidecar.Decision, names
 func Undecided(namespace string, d *sidecar.Decision, hint string) diagnostic.Diagnostic {
 	f := diagnostic.Diagnostic{Severity: diagnostic.Error}
 	var profiles, messages []string
-	unknown := fmt.Sprintf("namespace %q is unknown, and sidecar profile", namespace)
+	unknown := fmt.Sprintf("namespace %q is not known, and sidecar profile", namespace)
 	for i := range d.Verdicts {
 		if v := &d.Verdicts[i]; v.Reason == sidecar.NamespaceUnknown {
 			profiles = append(profiles, strconv.Quote(v.Profile))

@@ -398,7 +398,7 @@ func (c *ruleConverter) readMatch(operations, allowed []string) error {
 	}
 	for _, t := range m.targets {
 		if t.of == nil && !t.connect && t.kind != "*" && !strings.Contains(t.resource, "/") {
-			m.notes = append(m.notes, fmt.Sprintf("the resource of the kind %s is taken to be %q", t.kind, t.resource))
+			m.notes = append(m.notes, fmt.Sprintf("the resource of the kind %s is assumed to be %q", t.kind, t.resource))
 		}
 	}
 	return nil

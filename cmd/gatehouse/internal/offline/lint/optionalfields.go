@@ -16,6 +16,15 @@ import (
 // access is a field of a structure, and a key if it is a map.
 type access struct{ structure, field, key string }
 
+// shown returns the field as the expression has it, or by its structure if that is too long for a message.
+func (a access) shown(written string) string {
+	const longest = 100 // bytes
+	if written == "" || len(written) > longest {
+		return a.structure + "." + a.field
+	}
+	return written
+}
+
 // anyKey stands for all keys of a map.
 const anyKey = "*"
 
@@ -62,19 +71,20 @@ func (s *subject) optionalField(e *expression, checked typecheck.Checked, part a
 	if i := strings.LastIndexByte(written, '.'); i > 0 {
 		hint += ", or write " + written[:i] + ".?" + written[i+1:] + " with orValue"
 	}
-	s.reportAt(OptionalField, e, part.ID(), hint, "%s.%s may be absent: then the expression fails, and the request is refused", a.structure, a.field)
+	s.reportAt(OptionalField, e, part.ID(), hint, "%s may be absent: then the expression fails, and the request is refused", a.shown(written))
 }
 
 // optionalKey reports a key of a map, which may be absent itself.
 func (s *subject) optionalKey(e *expression, checked typecheck.Checked, part ast.Expr, a access, absent bool) {
 	holder := unparse(checked, mapOf(part))
+	written := holder
 	what := "may be without key " + quoted(a.key)
 	if i := strings.LastIndexByte(holder, '.'); absent && i > 0 {
 		what = "may be absent or " + strings.TrimPrefix(what, "may be ")
 		holder = holder[:i] + ".?" + holder[i+1:]
 	}
 	s.reportAt(OptionalField, e, part.ID(), "write "+holder+"[?"+quoted(a.key)+"].orValue(…)",
-		"%s.%s %s: then the expression fails, and the request is refused", a.structure, a.field, what)
+		"%s %s: then the expression fails, and the request is refused", a.shown(written), what)
 }
 
 // reads returns the optional field or key that a part of an expression reads.

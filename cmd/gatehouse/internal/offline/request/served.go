@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -176,7 +175,7 @@ func (r *Resources) CheckName(text []byte) diagnostic.List {
 	}
 	check := func(field string, problems []string) {
 		if len(problems) > 0 {
-			report(field, "", "%.100q is not valid: %s", given[field], WithoutPattern(strings.Join(problems, "; ")))
+			report(field, "", "%.100q is not valid: %s", given[field], diagnostic.WithoutPattern(strings.Join(problems, "; ")))
 		}
 	}
 	as := r.Of(o.kind)
@@ -194,14 +193,6 @@ func (r *Resources) CheckName(text []byte) diagnostic.List {
 		check("namespace", apimachineryvalidation.ValidateNamespaceName(given["namespace"], false))
 	}
 	return found
-}
-
-// pattern matches the regular expression in the messages of apimachinery, behind the examples that say the same to people.
-var pattern = regexp.MustCompile(`(,? or)?,? regex used for validation is '[^']*'`)
-
-// WithoutPattern returns a message of apimachinery about a name or a label without its regular expression.
-func WithoutPattern(message string) string {
-	return strings.ReplaceAll(pattern.ReplaceAllString(message, ""), ",  or ", " or ")
 }
 
 // nameRule returns the API server's validation of names of a kind. It is nil for a kind that needs no name.

@@ -140,7 +140,7 @@ func finish(gvk schema.GroupVersionKind, object, old map[string]any, found diagn
 	kept := rules.Validate(gvk, old)
 	for _, d := range append(rules.Validate(gvk, object), checkMetadata(object)...) {
 		if !slices.Contains(kept, d) && !slices.ContainsFunc(found, func(f diagnostic.Diagnostic) bool { return strings.HasPrefix(d.Field, f.Field) }) {
-			d.Message = request.WithoutPattern(d.Message)
+			d.Message = diagnostic.WithoutPattern(d.Message)
 			found = append(found, d)
 		}
 	}

@@ -155,7 +155,7 @@ func (r *Runner) Warnings(all []*Case) diagnostic.List {
 			if req, err := r.request(c); err == nil && req.Operation == admissionv1.Connect {
 				continue // its object is the options, and what they are of is known
 			}
-			f := c.diagnostic(fmt.Sprintf("kind %q of %s is not known: its resource is taken to be %q, in namespaces",
+			f := c.diagnostic(fmt.Sprintf("kind %q of %s is not known: Gatehouse assumes the resource %q, in namespaces",
 				strict.Cut(kind.Kind, mostShown), strict.Printable(kind.GroupVersion().String()), strict.Cut(as.Name, mostShown)))
 			f.Severity, f.Hint = diagnostic.Warning, "put its CustomResourceDefinition into the --config directory"
 			found = append(found, f)

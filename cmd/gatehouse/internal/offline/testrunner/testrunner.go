@@ -1,7 +1,5 @@
-// Package testrunner runs the tests of policies and profiles: it reads Test documents, decides every case as the server would,
-// and compares the outcome with the expectation.
-//
-// A case that expects nothing is an error: a test that cannot fail is worse than none.
+// Package testrunner runs tests of policies and profiles: it reads Test documents, decides every case as the server would,
+// and compares the result with the expectation. A case that expects nothing is an error, because it could never fail.
 package testrunner
 
 import (

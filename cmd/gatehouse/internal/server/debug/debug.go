@@ -1,5 +1,4 @@
-// Package debug serves profiles of the process, the level of its log and its recording to the
-// operator.
+// Package debug serves profiles of the process, the level of its log, and its recording, to callers on the same host.
 package debug
 
 import (

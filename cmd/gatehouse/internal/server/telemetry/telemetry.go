@@ -1,5 +1,5 @@
-// Package telemetry has the metrics of the server, and logs finished reviews that an
-// operator may have to act on.
+// Package telemetry has the metrics of the server, and logs finished reviews: denials, failures, and at level debug every
+// review.
 package telemetry
 
 import (

@@ -1,7 +1,7 @@
-// Package web serves the pages of a console to the browser of the user who started it, and to nobody else.
+// Package web serves the pages of a console to the browser of the user who started it, and refuses all other requests.
 //
-// Pages are HTML that the server renders. Everything that a page loads is in the program. A page only reads: it has GET requests
-// and computations on what a form sends.
+// The server renders the pages as HTML, and everything that a page loads is in the program. A page changes nothing: it
+// only reads, or computes something from what a form sends.
 package web
 
 import (

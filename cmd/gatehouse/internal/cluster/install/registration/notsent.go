@@ -126,7 +126,7 @@ func ProfilesNotSent(configs []admissionregistrationv1.MutatingWebhookConfigurat
 	if sent.overlaps(atom{corev1.GroupName, all, "pods", string(admissionregistrationv1.NamespacedScope), string(admissionregistrationv1.Create)}) {
 		return nil
 	}
-	return []string{"no webhook sends pods to Gatehouse, so that none gets sidecars (hint: apply the output of gatehouse manifests again)"}
+	return []string{"no webhook sends new pods to Gatehouse, so no pod gets sidecars (hint: apply the output of gatehouse manifests again)"}
 }
 
 // overlaps reports whether a request may match the atom and one of the set, in any version and scope.

@@ -84,7 +84,7 @@ func TestProfilesNotSent(t *testing.T) {
 	if got := ProfilesNotSent(mutating); len(got) > 0 {
 		t.Errorf("got %q", got)
 	}
-	if got := ProfilesNotSent(nil); len(got) != 1 || !strings.HasPrefix(got[0], "no webhook sends pods to Gatehouse") {
+	if got := ProfilesNotSent(nil); len(got) != 1 || !strings.HasPrefix(got[0], "no webhook sends new pods to Gatehouse") {
 		t.Errorf("got %q", got)
 	}
 }

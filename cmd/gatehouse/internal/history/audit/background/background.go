@@ -1,9 +1,6 @@
-// Package background audits a cluster periodically, in the replica that is elected, and after each
-// change of policies. It publishes what an audit finds as metrics, as the status of
-// AdmissionPolicies, as reports and in the log.
-//
-// An audit that ends early publishes nothing: what was published before stays. Nothing that is
-// decided depends on it.
+// Package background audits a cluster periodically and after changes of policies, in the elected replica. It publishes the
+// results as metrics, in the status of AdmissionPolicies, as reports, and in the log. If an audit ends early, the results
+// of the one before stay. No decision depends on audits.
 package background
 
 import (
@@ -227,7 +224,7 @@ func (c *Controller) once(ctx context.Context, active *Active, attempt int) end 
 	} else if err != nil {
 		c.metrics.ran(failed)
 		text := truncate.Bytes(err.Error(), maxError)
-		c.describe("Audit=False: %s (hint: the results of the last complete audit stay; it is tried again)", text)
+		c.describe("Audit=False: %s (hint: the results of the last complete audit stay, and Gatehouse tries again)", text)
 		c.problem("audit", true, "cannot audit: "+text, hint(err))
 		return end{}
 	}
@@ -235,7 +232,7 @@ func (c *Controller) once(ctx context.Context, active *Active, attempt int) end 
 	unread := c.unread(outcome)
 	if !late && unread.unknown > 0 && attempt <= maxIncomplete {
 		c.metrics.ran(incomplete)
-		c.describe("Audit=False: %d resources could not be read to the end (hint: the results of the last complete audit stay; it is tried again)", unread.unknown)
+		c.describe("Audit=False: %d resources could not be read to the end (hint: the results of the last complete audit stay, and Gatehouse tries again)", unread.unknown)
 		return end{}
 	}
 	c.publish(ctx, active, findings, outcome, began)
@@ -278,7 +275,7 @@ func (c *Controller) unread(outcome *audit.Outcome) unread {
 				one.GroupResource().String()+": gatehouse manifests --audit prints the rights that the policies need; the chart takes them as audit.rules"))
 		default:
 			n.unknown++
-			c.problem(what, true, fmt.Sprintf("not all %s were read: %s", one.GroupResource(), truncate.Bytes(one.Problem, maxError)), "it is tried again; only the audit depends on it")
+			c.problem(what, true, fmt.Sprintf("not all %s were read: %s", one.GroupResource(), truncate.Bytes(one.Problem, maxError)), "Gatehouse tries again; only the audit depends on it")
 		}
 	}
 	for _, name := range outcome.Unknown {
@@ -304,7 +301,7 @@ func hint(err error) string {
 	if apierr.Classify(err).IsDenied() {
 		return apierr.GrantHint("the ClusterRole gatehouse-audit", "list", "what the policies match: gatehouse manifests --audit prints the rights")
 	}
-	return "the results of the last complete audit stay; it is tried again"
+	return "the results of the last complete audit stay, and Gatehouse tries again"
 }
 
 // publish makes the result of an audit known.

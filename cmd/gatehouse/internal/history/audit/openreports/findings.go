@@ -1,7 +1,6 @@
-// Package openreports keeps the results of an audit as reports in the cluster: one Report for each
-// namespace with findings, and one ClusterReport.
-//
-// The number of results in all reports together has a bound, and so has its memory. A report has no time of the audit, so that an audit that finds the same changes nothing.
+// Package openreports writes the results of an audit as reports into the cluster: one Report for each namespace with
+// findings, and one ClusterReport. The number of results in all reports together is bounded. Reports have no time, so an
+// audit with the same results writes nothing.
 package openreports
 
 import (
