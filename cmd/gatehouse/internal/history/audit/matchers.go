@@ -212,15 +212,15 @@ func (m *matchers) about(r *resource) []string {
 }
 
 // named returns the names of the AdmissionPolicies of which something is true, and reports whether it is of any policy.
-func (m *matchers) named(is func(*matcher) bool) (admissionPolicies []string, any bool) {
+func (m *matchers) named(is func(*matcher) bool) (admissionPolicies []string, some bool) {
 	for i := range m.policies {
 		if p := &m.policies[i]; is(p) {
-			if any = true; p.kind == "AdmissionPolicy" {
+			if some = true; p.kind == "AdmissionPolicy" {
 				admissionPolicies = append(admissionPolicies, p.name)
 			}
 		}
 	}
-	return admissionPolicies, any
+	return admissionPolicies, some
 }
 
 func podResource() *resource {
