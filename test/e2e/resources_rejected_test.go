@@ -28,6 +28,12 @@ func TestRejectedConfiguration(t *testing.T) {
 	must(t, os.Mkdir(dir, 0o700))
 	blue := policyNamed("blue", "object.metadata.name != 'blue'", "")
 	write(blue)
+	// What is wrong with an active one is another problem, which has a line of its own.
+	must(t, os.WriteFile(filepath.Join(dir, "limited.yaml"), []byte(`{apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionPolicy, metadata: {name: limited}, spec: {paramKind: {apiVersion: v1, kind: ConfigMap},
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [podtemplates]}]}, validations: [{expression: "params.data.a == ''"}]}}
+---
+{apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionPolicyBinding, metadata: {name: limited}, spec: {policyName: limited, validationActions: [Deny], paramRef: {name: limits, namespace: shop, parameterNotFoundAction: Deny}}}
+`), 0o600))
 	c := newResourceInstall(t, w, resourceOptions{})
 	c.flags = append(c.flags, "--config", dir)
 	c.start(t)
@@ -54,6 +60,7 @@ func TestRejectedConfiguration(t *testing.T) {
 		})
 	}
 	told(false)
+	c.logged(t, "params", func(l *logLine) bool { return strings.Contains(l.text, `\"limits\"`) })
 
 	write("kind: [")
 	told(true)
@@ -72,4 +79,7 @@ func TestRejectedConfiguration(t *testing.T) {
 	w.hasConditions(t, "admissionpolicy", "", "red", inUse, healthy)
 	w.refuses(t, "navy", "no blue")
 	w.refuses(t, "blue", "")
+	if n := c.logged(t, "params", func(l *logLine) bool { return strings.Contains(l.text, `\"limits\"`) }); n != 1 {
+		t.Errorf("%d lines are about params that do not exist", n)
+	}
 }

@@ -26,6 +26,20 @@ func compile(t testing.TB, text string) *mutation.Set {
 	return set
 }
 
+// TestNeverTrue: a policy whose match condition is never true does nothing.
+func TestNeverTrue(t *testing.T) {
+	t.Parallel()
+	for condition, want := range map[string]string{
+		"1 == 2 && has(object.metadata.labels)": `spec.matchConditions[0].expression: "1 == 2 && has(object.metadata.labels)" is never true, so the policy does nothing`,
+		"has(object.metadata.labels)":           "",
+	} {
+		found := compile(t, one("a", "matchConditions: [{name: c, expression: '"+condition+"'}]", label)).Warnings()
+		if got := found.Error(); !strings.HasSuffix(got, want) || (len(found) > 0) != (want != "") || len(found) > 0 && !found[0].NoEffect {
+			t.Errorf("%s: got %q", condition, got)
+		}
+	}
+}
+
 func TestCompileDiagnostics(t *testing.T) {
 	t.Parallel()
 	replaced := func(old, by string) string { return strings.Replace(one("a", "", label), old, by, 1) }
