@@ -367,7 +367,10 @@ func (f *folder) isUpstream(c *v1alpha1.TestCase) bool {
 func (f *folder) as(c *v1alpha1.TestCase) *rest.Config {
 	config := f.Config()
 	if c.User != nil {
-		config.Impersonate = rest.ImpersonationConfig{UserName: c.User.Username, Groups: c.User.Groups}
+		config.Impersonate = rest.ImpersonationConfig{UserName: c.User.Username, Groups: c.User.Groups, Extra: map[string][]string{}}
+		for key, values := range c.User.Extra {
+			config.Impersonate.Extra[key] = values
+		}
 	}
 	return config
 }

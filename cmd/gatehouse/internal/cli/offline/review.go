@@ -36,10 +36,10 @@ func NewReviewCommand(s cli.Streams) *cobra.Command {
 		names = append(names, e.Name)
 	}
 	cmd := &cobra.Command{
-		Use:   "review mutate|validate|authenticate --config DIR [FILE...]",
-		Short: "Answer AdmissionReviews and TokenReviews from files",
-		Long: `Review answers AdmissionReviews and TokenReviews (YAML or JSON) from files or
-standard input as the server would, and prints one response a line, in order. Use it
+		Use:   "review authenticate|authorize|mutate|validate --config DIR [FILE...]",
+		Short: "Answer reviews of the API server from files",
+		Long: `Review answers AdmissionReviews, TokenReviews and SubjectAccessReviews (YAML or JSON)
+from files or standard input as the server would, and prints one response a line, in order. Use it
 to find out how a call of the API server that you have captured is answered.
 
 If the server would answer with an HTTP error, review prints a Status with the code,
@@ -53,7 +53,7 @@ Exit codes: 0 all are allowed, 1 any is denied, 2 any cannot be decided.`,
   gatehouse review mutate --config ./config review.yaml | jq -r .response.patch | base64 -d`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("the endpoint is missing: mutate, validate or authenticate (hint: gatehouse review mutate --config DIR FILE)")
+				return errors.New("the endpoint is missing: authenticate, authorize, mutate or validate (hint: gatehouse review mutate --config DIR FILE)")
 			}
 			return nil
 		},
@@ -64,7 +64,7 @@ Exit codes: 0 all are allowed, 1 any is denied, 2 any cannot be decided.`,
 			}
 			at := slices.Index(names, args[0])
 			if at < 0 {
-				return fmt.Errorf("endpoint %q: must be mutate, validate or authenticate", args[0])
+				return fmt.Errorf("endpoint %q: must be authenticate, authorize, mutate or validate", args[0])
 			}
 			r := reviewer{
 				endpoint: webhooks.Endpoints()[at], snapshot: snapshot, documents: newDocumentReviewer(c),
@@ -79,9 +79,12 @@ Exit codes: 0 all are allowed, 1 any is denied, 2 any cannot be decided.`,
 
 // answer returns the text of the answer to a review, or the HTTP error that the server would answer.
 func (r *reviewer) answer(ctx context.Context, body []byte) ([]byte, verdict, *httpError) {
-	if r.endpoint.Token != nil {
+	switch {
+	case r.endpoint.Token != nil:
 		text, v := r.answerToken(ctx, body)
 		return text, v, nil
+	case r.endpoint.Access != nil:
+		return r.answerAccess(ctx, body)
 	}
 	request, err := review.DecodeAdmission(body)
 	if err != nil {
@@ -122,6 +125,23 @@ func (r *reviewer) answerToken(ctx context.Context, body []byte) ([]byte, verdic
 		v = allowed
 	}
 	return review.AppendToken(nil, apiVersion, &status), v
+}
+
+// answerAccess answers an access review. No opinion counts as allowed, because nothing is denied.
+func (r *reviewer) answerAccess(ctx context.Context, body []byte) ([]byte, verdict, *httpError) {
+	spec, apiVersion, err := review.DecodeAccess(body)
+	if err != nil {
+		return nil, unknown, &httpError{http.StatusBadRequest, err.Error()}
+	}
+	status := r.endpoint.Access(ctx, r.snapshot, &spec).Status()
+	v := allowed
+	switch {
+	case status.EvaluationError != "":
+		return nil, unknown, &httpError{http.StatusInternalServerError, status.EvaluationError}
+	case status.Denied:
+		v = denied
+	}
+	return review.AppendAccess(nil, apiVersion, &status), v, nil
 }
 
 // verdict is one of the three outcomes, the worst last.
