@@ -1,0 +1,138 @@
+package scopes
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
+)
+
+// apiServer answers reviews, by the scope of their users.
+type apiServer map[string]authorizationv1.SubjectAccessReviewStatus
+
+// asking is an API server that enforces scopes.
+func asking() apiServer {
+	return apiServer{
+		authz.ProbeDenied:    {Denied: true, Reason: authz.ProbeMessage},
+		authz.ProbeUndecided: {Denied: true, EvaluationError: "the server is currently unable to handle the request"},
+	}
+}
+
+// client returns a client of an API server, which answers with an error if there is one.
+func (a apiServer) client(err *error) *fake.Clientset {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
+		review.Status = a[review.Spec.Extra[v1alpha1.ScopeExtraKey][0]]
+		return true, review, *err
+	})
+	return client
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change      func(apiServer)
+		err         error
+		want        string
+		notEnforced bool
+	}{
+		"enforced":       {func(apiServer) {}, nil, "", false},
+		"not asked":      {func(a apiServer) { a[authz.ProbeDenied] = authorizationv1.SubjectAccessReviewStatus{} }, nil, "it does not ask Gatehouse (hint: gatehouse manifests --authorization", true},
+		"allowed before": {func(a apiServer) { a[authz.ProbeDenied] = authorizationv1.SubjectAccessReviewStatus{Allowed: true} }, nil, "it does not ask Gatehouse", true},
+		"another webhook": {func(a apiServer) {
+			a[authz.ProbeDenied] = authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "no"}
+		}, nil, "does not answer as Gatehouse does", false},
+		"no answer of Gatehouse": {func(a apiServer) { a[authz.ProbeDenied] = a[authz.ProbeUndecided] }, nil, "does not answer as Gatehouse does: the server is currently unable", false},
+		"no opinion on failure": {func(a apiServer) {
+			a[authz.ProbeUndecided] = authorizationv1.SubjectAccessReviewStatus{EvaluationError: "x"}
+		}, nil, "write failurePolicy: Deny", true},
+		"unreachable": {func(apiServer) {}, errors.New("connection refused"), "cannot ask the API server", false},
+		"no right":    {func(apiServer) {}, apierrors.NewForbidden(schema.GroupResource{Resource: "subjectaccessreviews"}, "", errors.New("no")), "system:auth-delegator", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := asking()
+			c.change(server)
+			err := Check(t.Context(), server.client(&c.err).AuthorizationV1().SubjectAccessReviews())
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrNotEnforced) != c.notEnforced {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestMonitor: what was shown once counts for a while if the API server cannot be asked, and no longer if it says the opposite.
+func TestMonitor(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	server, outage := asking(), error(nil)
+	m := NewMonitor(server.client(&outage).AuthorizationV1().SubjectAccessReviews(), slog.New(slog.DiscardHandler), func() time.Time { return now })
+	expect := func(what string, enforced bool, detail string) {
+		t.Helper()
+		err := m.Err()
+		if (err == nil) != enforced || !strings.Contains(m.Details()[0], detail) {
+			t.Errorf("%s: got %v, %q", what, err, m.Details())
+		}
+	}
+	m.Asked() // a check shows more
+	expect("at the start", false, "ScopesEnforced=False: the API server was not asked yet")
+	_ = m.check(t.Context())
+	expect("checked", true, "ScopesEnforced=True")
+	outage = errors.New("connection refused")
+	now = now.Add(valid)
+	_ = m.check(t.Context())
+	expect("in an outage", true, "True")
+	now = now.Add(time.Second)
+	expect("after a long outage", false, "connection refused")
+	outage = nil
+	_ = m.check(t.Context())
+	expect("checked again", true, "True")
+	delete(server, authz.ProbeDenied)
+	_ = m.check(t.Context())
+	expect("not asked any more", false, "it does not ask Gatehouse")
+
+	alone := NewMonitor(nil, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	alone.Run(t.Context())
+	if err := alone.Err(); err == nil || !strings.Contains(err.Error(), "gatehouse probe --authorization") {
+		t.Errorf("without a cluster: %v", err)
+	}
+	alone.Asked()
+	now = now.Add(24 * time.Hour)
+	if err := alone.Err(); err != nil {
+		t.Errorf("without a cluster, asked: %v", err)
+	}
+}
+
+// TestClosing: each request has a connection of its own, and the caller's request stays as it is.
+func TestClosing(t *testing.T) {
+	t.Parallel()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://192.0.2.1", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent *http.Request
+	_, _ = closing{roundTripper(func(r *http.Request) (*http.Response, error) {
+		sent = r
+		return nil, errors.New("none")
+	})}.RoundTrip(request)
+	if !sent.Close || request.Close {
+		t.Errorf("sent with close %t, and the caller's has %t", sent.Close, request.Close)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
