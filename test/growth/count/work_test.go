@@ -45,6 +45,7 @@ func FuzzWorkPerByte(f *testing.F) {
 		{"/validate", "gatehouse.dev", "AdmissionPolicy", "admissionpolicies", false},
 		{"/validate", "gatehouse.dev", "PolicyException", "policyexceptions", false},
 		{"/validate", "gatehouse.dev", "AccessToken", "accesstokens", false},
+		{"/validate", "gatehouse.dev", "Grant", "grants", false},
 	}
 	const (
 		metadata = `"metadata":{"name":"web","namespace":"shop"}`
@@ -71,6 +72,7 @@ func FuzzWorkPerByte(f *testing.F) {
 		{[]byte{5}, policy + `"variables":[`, `{"name":"v#","expression":"variables.x#"}`, `]}}`},
 		{[]byte{6}, own + `"kind":"PolicyException","spec":{"reason":"x","match":{"names":["x"]},"policies":[{"name":"images","rules":[`, `"validations[#]"`, `]}]}}`},
 		{[]byte{7}, own + `"kind":"AccessToken","spec":{"sha256":"x","user":{"username":"a","groups":[`, `"g#"`, `]}}}`},
+		{[]byte{8}, own + `"kind":"Grant","spec":{"subject":{"user":"a"},"groups":[`, `"g#"`, `]}}`},
 	} {
 		for _, target := range seed.targets {
 			f.Add(target, []byte(seed.head), []byte(seed.element), []byte(seed.tail))
