@@ -48,10 +48,10 @@ func newGrantCreateCommand(s cli.Streams) *cobra.Command {
 		Short: "Create a Grant, which gives a user groups for a time",
 		Long: `Create writes a Grant: a user, groups, and when they end.
 
-  --config DIR   writes the document to DIR/grant-<name>.yaml
-  a cluster      (--kubeconfig, --context or --in-cluster) creates it as a custom
-                 resource, for servers with --custom-resources
-  neither        writes the document to standard output
+  --config DIR  writes the document to DIR/grant-<name>.yaml
+  a cluster     (--context, --kubeconfig or --in-cluster) creates it as a custom
+                resource, and waits until every replica uses it, at most 30 seconds
+  neither       writes the document to standard output
 
 In a cluster you need the verb grant on groups.gatehouse.dev with the name of each
 group, which 'kubectl auth can-i grant groups.gatehouse.dev/NAME' shows, besides the
@@ -62,14 +62,10 @@ Groups that are reserved by Kubernetes, such as system:masters, are rejected. Th
 AuthenticationConfiguration of the servers may bound the duration, and may forbid Grants
 to yourself.
 
-In a cluster it waits until every replica of Gatehouse uses the Grant, at most 30
-seconds; --wait=false does not. The groups end at the time that is shown. An API server
-that remembers the token uses them for --authentication-token-webhook-cache-ttl longer,
-2 minutes by default.
+The groups end at the time that is shown. An API server that remembers the token uses
+them for --authentication-token-webhook-cache-ttl longer, 2 minutes by default.
 
-With --dry-run it shows the document and creates nothing.
-
-Exit codes: 0 created, 1 rejected, 2 bad usage, or the document cannot be written, or
+Exit codes: 0 created; 1 rejected; 2 wrong usage, the document cannot be written, or
 not every replica uses it yet.`,
 		Example: `  # four hours for an incident, in the cluster of a context
   gatehouse grant create --user jane@example.com --group shop-oncall --ttl 4h --reason "incident 4711" --context prod

@@ -36,7 +36,7 @@ granted them, when they end, how long that is from now, and the state:
   unused    servers give nothing; standard error shows why (cluster only)
   pending   no server has reported yet whether it uses it (cluster only)
 
-Exit codes: 0 listed, 2 bad usage, or errors in the directory: the list may then be
+Exit codes: 0 listed; 2 wrong usage, or errors in the directory: the list may then be
 incomplete.`,
 		Example: `  gatehouse grant list --context prod
   gatehouse grant list --context prod --user jane@example.com -o json`,
@@ -178,7 +178,7 @@ An API server that remembers the token of the user uses the groups for
 What the user did with the groups stays, such as RoleBindings and tokens of service
 accounts.
 
-Exit codes: 0 revoked, 1 there is no such Grant, 2 bad usage, or one could not be
+Exit codes: 0 revoked; 1 there is no such Grant; 2 wrong usage, or one could not be
 deleted. Everything else is deleted all the same.`,
 		Example: `  gatehouse grant revoke --context prod incident-4711
   gatehouse grant revoke --config ./config incident-4711`,
