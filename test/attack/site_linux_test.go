@@ -79,7 +79,7 @@ func newSite(t *testing.T) *site {
 	ca := file("ca.crt", authority.CertPEM())
 	return &site{
 		flags: []string{
-			"--config", config, "--custom-resources", "--kubeconfig", c.Kubeconfig(), "--back-channel-logout", "24h",
+			"--config", config, "--custom-resources", "--kubeconfig", c.Kubeconfig(), "--back-channel-logout", "24h", "--authorize",
 			"--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--drain-delay", "0s",
 			"--tls-cert", file("tls.crt", certificate), "--tls-key", file("tls.key", key), "--client-ca", ca,
 		},

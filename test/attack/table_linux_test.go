@@ -71,6 +71,8 @@ func attacks() []attack {
 		{"3,000 idle connections", 3_000, 2, http1("", "", 0)},
 		{"plain HTTP", 20, 500, unspoken("GET / HTTP/1.1\r\nHost: x\r\n\r\n")},
 		{"other paths and logins", 8, 1_000, requests(others()...)},
+		{"access reviews of 256 KiB without a certificate", 8, 1_000, requests(accessReview(256 * kibibyte))},
+		{"access reviews that stop short from 200 networks", 300, 20, fromAddresses("127.1.%d.1", http1(accessReview(256 * kibibyte)[:1_000], "", 0))},
 		{"forged logout tokens", 8, 1_000, requests(logout(forgedToken()))},
 		{"forged logout tokens from 200 networks", 300, 20, fromAddresses("127.1.%d.1", requests(logout(forgedToken())))},
 		{"logouts that stop short from 200 networks", 300, 20, fromAddresses("127.1.%d.1", http1(logout(forgedToken())[:1_000], "", 0))},
@@ -397,6 +399,13 @@ func others() []string {
 		"POST /authenticate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 0\r\n\r\n",
 		"GET /" + strings.Repeat("a", 8*kibibyte) + " HTTP/1.1\r\nHost: x\r\n\r\n",
 	}
+}
+
+// accessReview is a call of /authorize about a user with a large scope. Without a client certificate it is refused before its body is read.
+func accessReview(size int) string {
+	body := `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{"nonResourceAttributes":{"path":"/","verb":"get"},` +
+		`"user":"jane","extra":{"gatehouse.dev/scope":["` + strings.Repeat("a", size) + `"]}}}`
+	return fmt.Sprintf("POST /authorize?timeout=3s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
 // forgedToken is a logout token as large as one may be, of which the signature alone is wrong.
