@@ -128,7 +128,7 @@ spec:
 	} {
 		w.hasConditions(t, object[0], object[1], object[2], "Compiled=True/Compiled", inUse, healthy)
 	}
-	w.event(t, metav1.NamespaceDefault, "AdmissionPolicy", "red", "Compiled", "can be used again")
+	w.event(t, metav1.NamespaceDefault, "AdmissionPolicy", "red", "Compiled", "uses the object again")
 	w.refuses(t, "green", "")
 	w.refuses(t, "never", "no never")
 	w.refuses(t, "red", "no red")

@@ -62,7 +62,7 @@ Health and metrics are on a second listener without TLS: /livez, /readyz and
 On SIGTERM, the server reports that it is not ready, closes each connection after its
 answer, answers for the drain delay, and stops.
 
-Exit codes: 0 stopped by a signal, 2 it cannot serve: bad usage, an invalid
+Exit codes: 0 stopped by a signal, 2 it cannot serve: wrong usage, an invalid
 configuration or certificate, or an address that is in use.`,
 		Example: `  # with a certificate from files, which serve reads again when they change
   gatehouse serve --config /etc/gatehouse --tls-cert tls.crt --tls-key tls.key --client-ca client-ca.crt
