@@ -24,9 +24,9 @@ const (
 	share = 3
 )
 
-// Budget bounds the memory of all reviews in progress: of the requests themselves, of
-// the received bytes of their bodies, and of the decoded values. An eighth is kept for
-// certified clients, another for small reviews, and no client takes all of the rest.
+// Budget bounds the memory of all reviews in progress: of the requests, of the received bytes of their bodies, and of the
+// decoded values. An eighth is reserved for clients with a certificate and another eighth for small reviews, and no single
+// client gets all of the rest. It is safe for concurrent use.
 type Budget struct {
 	clients.Pool
 }

@@ -74,8 +74,9 @@ func (c *Candidate) Describe(ch chan<- *prometheus.Desc) { c.leads.Describe(ch) 
 // Collect implements prometheus.Collector.
 func (c *Candidate) Collect(ch chan<- prometheus.Metric) { c.leads.Collect(ch) }
 
-// Run calls the functions, each in a goroutine, whenever this replica is elected, until the context ends.
-// Their context ends with the election, and no other replica is elected before all have returned.
+// Run takes part in the election until the context ends. Whenever this replica is elected, it calls each function in a
+// goroutine of its own. Their context ends with the election, and no other replica is elected before all of them have
+// returned.
 func (c *Candidate) Run(ctx context.Context, work ...func(context.Context)) {
 	for ctx.Err() == nil {
 		c.stand(ctx, work)

@@ -42,8 +42,8 @@ type ReaderConfig struct {
 	Notify func(certs.Event)
 }
 
-// Reader keeps webhook configurations in memory. It is a certs.Trust. What was read last counts while the API server is
-// unreachable; a configuration that was deleted does not.
+// Reader keeps webhook configurations in memory, and is a certs.Trust. While the API server cannot be reached, what was
+// read last counts. A configuration that was deleted counts no more.
 type Reader struct {
 	cfg     ReaderConfig
 	targets []target

@@ -142,11 +142,9 @@ func (w *webhook) verify(cert *tls.Certificate, now time.Time) error {
 	return fmt.Errorf("its caBundle does not verify the serving certificate (%w)%s", err, remark)
 }
 
-// Ready returns the error of Verify until the certificate has been trusted for
-// noticeTime, in which API servers notice the bundle. After that it returns nil for
-// ever: an API server that is unreachable, or a registration that is deleted, makes no
-// replica unready that others depend on. The time is measured from a call of Ready;
-// MonitorTrust calls it.
+// Ready returns the error of Verify until the certificate has been trusted for noticeTime, in which API servers notice the
+// bundle. After that it always returns nil: neither an API server that cannot be reached nor a deleted registration makes
+// a replica unready on which other parts depend. The time counts from the first call; MonitorTrust calls Ready.
 func (r *Reader) Ready(cert *tls.Certificate) error {
 	if r.ready.Load() || len(r.targets) == 0 {
 		return nil

@@ -67,11 +67,9 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Run audits once. What it finds goes to the sink, as it goes.
-//
-// What cannot be read is in the Outcome, and is no error. The error is that of a context that
-// ended, of Pace, or of an API server whose resources cannot be discovered. With an error of the
-// context or of Pace the Outcome says what was read until then; it is nil otherwise.
+// Run audits once, and passes what it finds to the sink as it goes. What cannot be read is in the Outcome and is no error.
+// The error is that of the context or of Pace, with an Outcome of what was read until then; or that the resources of the
+// API server cannot be discovered, without an Outcome.
 func Run(ctx context.Context, o Options, sink Sink) (*Outcome, error) {
 	if o.Now == nil {
 		o.Now = time.Now

@@ -37,8 +37,8 @@ const (
 	batchBytes  = 512 << 10
 )
 
-// Recorder writes the reviews that a server has answered. A review never waits for it: what
-// cannot be queued or written is dropped, counted, and noted as a gap.
+// Recorder writes the reviews that a server has answered. No review waits for it: reviews that cannot be queued or written
+// are dropped, counted, and noted as a gap.
 type Recorder struct {
 	options Options
 	queue   chan *Trace

@@ -62,9 +62,9 @@ type batchResult struct {
 	skipped, isLogin bool
 }
 
-// Run decides every review of a recording by the candidate, and returns what differs. Its memory
-// does not depend on the size of the recording. Files that cannot be read, or not to their end,
-// are among Report.Problems: what was read before counts. The error is that of the context.
+// Run decides every review of a recording by the candidate, and returns what differs. Its memory does not grow with the
+// recording. Files that cannot be read to their end are among Report.Problems, and what precedes the damage counts. The
+// error is that of the context.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := run{Options: o, library: newLibrary()}

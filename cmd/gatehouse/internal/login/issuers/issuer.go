@@ -243,12 +243,9 @@ func (i *issuer) known(id string, begun int64) (keys []jwt.Key, certain bool) {
 	return keys, len(keys) > 0 || s.number > begun
 }
 
-// Find implements jwt.Keys. A key that is in memory costs nobody anything. For
-// another the issuer is asked, if it may be asked now, and ctx bounds only how
-// long the caller waits for that.
-//
-// That there is no such key is only said by an answer that was asked for after
-// Find was called: an older one may be from before the key was made.
+// Find implements jwt.Keys. A key that is in memory causes no request. For another key the issuer is asked, unless it was
+// asked too recently; ctx bounds only how long the caller waits for the answer. Find says that there is no such key only
+// after an answer to a request that was sent after the call, because the key may be newer than an earlier one.
 func (i *issuer) Find(ctx context.Context, id string) ([]jwt.Key, error) {
 	if keys, certain := i.known(id, math.MaxInt64); certain {
 		return keys, nil

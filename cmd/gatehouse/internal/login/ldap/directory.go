@@ -30,12 +30,9 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Directory is an LDAP or Active Directory service: one or more servers that know
-// the same. It is safe for concurrent use.
-//
-// Each of its methods gives up after the configuration's time-out, or when its
-// context ends; a login that has all of them share one time-out gives them one
-// context.
+// Directory is an LDAP or Active Directory service: one or more servers with the same entries. It is safe for concurrent
+// use. Each method gives up after the timeout of the configuration or when its context ends; a login passes one context to
+// all of them, so that they share one timeout.
 type Directory struct {
 	options Options
 	servers []*server
@@ -101,12 +98,10 @@ func (d *Directory) Same(o Options) bool {
 	return d.options.BindPassword == o.BindPassword && reflect.DeepEqual(d.options.Config, o.Config)
 }
 
-// Find returns the one account of the name, or an error that is ErrNoAccount: if
-// there is none, if there are several, if it is disabled or has expired, if its
-// entry has not one value of each attribute that is needed, or if the name is none
-// that an account can have, such as one with control characters. The text of the
-// error says which, for the operator, and does not have the name in it, because
-// people type passwords there.
+// Find returns the account with this name. The error wraps ErrNoAccount if the name cannot be that of an account, such as
+// one with control characters, if no entry or several entries have it, if the account is disabled or has expired, or if
+// the entry does not have exactly one value of each attribute that is needed. The text of the error says which of these,
+// for the operator, and does not repeat the name, because people type passwords there by mistake.
 func (d *Directory) Find(ctx context.Context, name string) (*authn.Account, error) {
 	if !ldapconfig.IsName(name) {
 		return nil, authn.ErrNoAccount
@@ -123,12 +118,11 @@ func (d *Directory) Find(ctx context.Context, name string) (*authn.Account, erro
 	return account, nil
 }
 
-// Verify checks the account's password by a bind, on a connection of its own. A
-// nil account has a bind too, as somebody who cannot be. An empty password, and
-// one with a NUL in it, is wrong and is never sent. An error after which nothing
-// can be told is authn.ErrPasswordSent if a server may have looked at the password:
-// not if none was reached, or all said that they are busy or unavailable. The text
-// of an error has neither the password nor what the server says about it.
+// Verify checks the password of an account by a bind on a connection of its own. A nil account is checked too, so that a
+// login with an unknown name takes as long. An empty password and one with a NUL are wrong, and are never sent. If it
+// cannot be decided whether the password is right, the error wraps authn.ErrPasswordSent if a server may have seen the
+// password, and not if no server was reached or all were busy. No error has the password, nor the text of the server's
+// answer.
 func (d *Directory) Verify(ctx context.Context, account *authn.Account, password string) error {
 	if !isPassword(password) {
 		return authn.ErrWrongPassword
