@@ -126,7 +126,7 @@ func (d *driver) start(ctx context.Context, _ *report) error {
 			if err := errors.Join(os.Mkdir(documents, 0o700), writeDocuments(documents, configuration, time.Now())); err != nil {
 				return err
 			}
-			args := []string{"serve", "--config", documents, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}
+			args := []string{"serve", "--config", documents, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--authorize"}
 			switch configuration {
 			case ownCertificate:
 				args = append(args, "--self-signed", "127.0.0.1", "--self-signed-dir", documents+" certificates")
@@ -211,9 +211,9 @@ func (d *driver) serversOf(s scenario) []*server {
 // load returns what is sent to a server in a scenario. The null webhook answers
 // every review with yes.
 func (s scenario) load(server *server, duration time.Duration) load {
-	l := load{client: server.clients[connection{s.protocol, s.path == pathAuthenticate}], path: s.path, review: s.review, wants: s.wants, concurrency: s.concurrency, duration: duration}
+	l := load{client: server.clients[connection{s.protocol, s.path == pathAuthenticate || s.path == pathAuthorize}], path: s.path, review: s.review, wants: s.wants, concurrency: s.concurrency, duration: duration}
 	if server.kind == nullServer {
-		l.path, l.wants = cmp.Or(s.nullPath, s.path), wants{user: s.wants.user}
+		l.path, l.wants = cmp.Or(s.nullPath, s.path), wants{user: s.wants.user, access: s.wants.access}
 	}
 	return l
 }

@@ -126,8 +126,11 @@ func (l load) once(ctx context.Context, review []byte) (time.Duration, error) {
 // post sends one review and returns the body of an answer with status 200.
 func (c *client) post(ctx context.Context, path string, review []byte) ([]byte, error) {
 	timeout := "10s"
-	if path == pathAuthenticate {
+	switch path {
+	case pathAuthenticate:
 		timeout = "30s"
+	case pathAuthorize:
+		timeout = "3s"
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.address+path+"?timeout="+timeout, bytes.NewReader(review))
 	if err != nil {
@@ -194,9 +197,14 @@ func checkHandshake(state tls.ConnectionState) error {
 
 // answer is an AdmissionReview or a TokenReview.
 type answer struct {
-	Kind     string                             `json:"kind"`
-	Response *admissionv1.AdmissionResponse     `json:"response"`
-	Status   authenticationv1.TokenReviewStatus `json:"status"`
+	Kind     string                         `json:"kind"`
+	Response *admissionv1.AdmissionResponse `json:"response"`
+	// Status is of a TokenReview or a SubjectAccessReview.
+	Status struct {
+		authenticationv1.TokenReviewStatus
+
+		Denied bool `json:"denied"`
+	} `json:"status"`
 }
 
 // checkAnswer decodes an answer. It returns an error unless this is the wanted
@@ -206,6 +214,8 @@ func checkAnswer(text []byte, uid string, wants wants) (answer, error) {
 	wrong := ""
 	if err := json.Unmarshal(text, &a); err != nil {
 		wrong = err.Error()
+	} else if wants.access {
+		wrong = a.wrongAccess()
 	} else if uid == "" {
 		wrong = a.wrongToken(wants)
 	} else {
@@ -228,6 +238,18 @@ func (a answer) wrongToken(wants wants) string {
 		return "authenticated is not true"
 	case a.Status.User.Username != wants.user:
 		return fmt.Sprintf("user %q instead of %q", a.Status.User.Username, wants.user)
+	default:
+		return ""
+	}
+}
+
+// wrongAccess returns what is wrong with an answer to a SubjectAccessReview on which there is no opinion, or "".
+func (a answer) wrongAccess() string {
+	switch {
+	case a.Kind != "SubjectAccessReview":
+		return "no SubjectAccessReview"
+	case a.Status.Denied:
+		return "denied is true"
 	default:
 		return ""
 	}

@@ -32,6 +32,7 @@ const maxBody = 1 << 20
 const (
 	nullAdmission   = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"%s","allowed":true}}`
 	nullTokenReview = `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1beta1","status":{"authenticated":true,"user":{"username":"` + tokenUser + `"}}}`
+	nullAccess      = `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":false}}`
 )
 
 // nullHandler answers every review with yes and reads nothing but what
@@ -73,6 +74,7 @@ func nullHandler() http.Handler {
 		return append(append(append(answer, head...), uid...), tail...), err
 	})
 	tokenReview := []byte(nullTokenReview)
+	access := []byte(nullAccess)
 	keys := newVerifier()
 	mux := http.NewServeMux()
 	mux.Handle("POST "+pathMutate, admission)
@@ -80,6 +82,10 @@ func nullHandler() http.Handler {
 	mux.Handle("POST "+pathAuthenticate, review(func(body []byte) ([]byte, error) {
 		_, err := findString(body, "token")
 		return tokenReview, err
+	}))
+	mux.Handle("POST "+pathAuthorize, review(func(body []byte) ([]byte, error) {
+		_, err := findString(body, "verb")
+		return access, err
 	}))
 	mux.Handle("POST "+pathVerify, review(func(body []byte) ([]byte, error) {
 		token, err := findString(body, "token")

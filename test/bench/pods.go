@@ -11,12 +11,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authenticationv1beta1 "k8s.io/api/authentication/v1beta1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 const (
@@ -197,6 +200,20 @@ func tokenReview(token string) []byte {
 	review := must(json.Marshal(&authenticationv1beta1.TokenReview{
 		TypeMeta: metav1.TypeMeta{Kind: "TokenReview", APIVersion: "authentication.k8s.io/v1beta1"},
 		Spec:     authenticationv1beta1.TokenReviewSpec{Token: token, Audiences: []string{"https://kubernetes.default.svc.cluster.local"}},
+	}))
+	return append(review, '\n')
+}
+
+// accessReview returns a SubjectAccessReview about pods, as kube-apiserver sends it, of a user whose token has the scope view in a
+// namespace.
+func accessReview(verb string) []byte {
+	review := must(json.Marshal(&authorizationv1.SubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "shop", Verb: verb, Version: "v1", Resource: "pods"},
+			User:               tokenUser, Groups: []string{"dev", "system:authenticated"},
+			Extra: map[string]authorizationv1.ExtraValue{v1alpha1.ScopeExtraKey: {"view", "namespace=shop"}},
+		},
 	}))
 	return append(review, '\n')
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// The paths of the three endpoints.
+// The paths of the endpoints.
 const (
 	pathMutate       = "/mutate"
 	pathValidate     = "/validate"
 	pathAuthenticate = "/authenticate"
+	pathAuthorize    = "/authorize"
 )
 
 // The HTTP versions that the API server speaks to a webhook: HTTP/1.1 to a
@@ -44,6 +45,7 @@ type scenario struct {
 // wants is the right answer to a scenario's review.
 type wants struct {
 	user   string   // the authenticated user of a TokenReview
+	access bool     // the review is a SubjectAccessReview on which there is no opinion
 	denies []string // parts of the message of a refusal; without any, the review is allowed
 	adds   []string // the containers, and volumes of the same names, that the patch adds
 	sets   []string // strings that are in the patched pod, and not in the original; without any and without adds, there is no patch
@@ -182,6 +184,11 @@ func scenarios(match *regexp.Regexp) []scenario {
 		add(s, "")
 	}
 
+	// Requests of tokens with a scope, for which the API server speaks HTTP/2.
+	add(scenario{
+		name: "authorize", path: pathAuthorize, configuration: onePolicy, review: accessReview("list"), refused: accessReview("delete"), wants: wants{access: true},
+	}, "")
+
 	// Connections without a request, over HTTP/1.1 alone, as to a Service: an API server
 	// makes one for each call beyond the 25 that it keeps.
 	add(scenario{name: "handshake-files", configuration: fileCertificate}, "")
@@ -223,6 +230,7 @@ func bars() []bar {
 		{"authenticate-100000-tokens/http2/c16", "authenticate/http2/c16", 1.05},
 		{"authenticate-jwt-rs256/http2/c16", "", 1.2},
 		{"authenticate-jwt-es256/http2/c16", "", 1.2},
+		{"authorize/http2/c16", "", 1.5}, // what kube-apiserver speaks to the webhooks of its kubeconfigs
 		{"handshake-files/http1/c16", "", 1.05},
 		{"handshake-self-signed/http1/c16", "", 1.05},
 	} {

@@ -188,4 +188,15 @@ func (c *checker) names(field string, list []string, most int, check func(string
 	}
 }
 
-func isLabel(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
+// isLabel reports whether a name is a DNS-1123 label. It is called for each request.
+func isLabel(name string) bool {
+	if name == "" || len(name) > validation.DNS1123LabelMaxLength || name[0] == '-' || name[len(name)-1] == '-' {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return true
+}
