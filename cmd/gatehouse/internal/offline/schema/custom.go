@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -128,31 +127,13 @@ func (c *customResource) check(ctx context.Context, object, old map[string]any) 
 	wrong := diagnosticsOf(errs)
 	for i := range wrong {
 		for _, of := range []struct{ schema, want string }{{"integer", "an integer"}, {"number", "a number"}, {"boolean", "true or false"}} {
-			if strings.Contains(wrong[i].Message, "must be of type "+of.schema+":") && !IsSecret(wrong[i].Field) && strict.IsWithoutQuotes(valueAt(object, wrong[i].Field), of.want) {
+			_, _, value := find(object, strict.Steps(wrong[i].Field))
+			if strings.Contains(wrong[i].Message, "must be of type "+of.schema+":") && !IsSecret(wrong[i].Field) && strict.IsWithoutQuotes(value, of.want) {
 				wrong[i].Hint = strict.QuotesHint
 			}
 		}
 	}
 	return append(found, wrong...), wrongType
-}
-
-// valueAt returns the value at the path of a field, nil if there is none.
-func valueAt(at any, path string) any {
-	for _, step := range strict.Steps(path) {
-		switch value := at.(type) {
-		case map[string]any:
-			at = value[step]
-		case []any:
-			i, err := strconv.Atoi(step)
-			if err != nil || i < 0 || i >= len(value) {
-				return nil
-			}
-			at = value[i]
-		default:
-			return nil
-		}
-	}
-	return at
 }
 
 // diagnosticsOf returns errors of the API server's validation as diagnostics.

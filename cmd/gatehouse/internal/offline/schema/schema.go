@@ -150,9 +150,13 @@ func finish(gvk schema.GroupVersionKind, object, old map[string]any, found diagn
 
 // remove removes the member at a path, or the list that an element is in, so that the rest can be decoded.
 func remove(object map[string]any, steps []string) {
-	var last map[string]any
-	var name string
-	var at any = object
+	last, name, _ := find(object, steps)
+	delete(last, name)
+}
+
+// find returns the value at a path, as far as it exists, and the last object on the way to it, with the name of the member there.
+func find(object map[string]any, steps []string) (last map[string]any, name string, at any) {
+	at = object
 	for _, step := range steps {
 		switch value := at.(type) {
 		case map[string]any:
@@ -163,5 +167,5 @@ func remove(object map[string]any, steps []string) {
 			}
 		}
 	}
-	delete(last, name)
+	return last, name, at
 }

@@ -75,16 +75,8 @@ func LeftOut(mutating *mutation.Spec, all []*Case) string {
 		return ""
 	}
 	slices.Sort(policies)
-	return fmt.Sprintf("tests that list their policies leave out the mutating ones that they do not list (%s): %s", some(slices.Compact(policies)), some(tests))
-}
-
-// some returns the first of some names.
-func some(names []string) string {
-	const most = 5
-	if more := len(names) - most; more > 0 {
-		names = append(names[:most:most], fmt.Sprintf("%d more", more))
-	}
-	return strict.Printable(strings.Join(names, ", "))
+	return fmt.Sprintf("tests that list their policies leave out the mutating ones that they do not list (%s): %s",
+		strict.Printable(strings.Join(slices.Compact(policies), ", ")), strict.Printable(strings.Join(tests, ", ")))
 }
 
 // CheckPolicies reports policies that tests name and a configuration does not have: without them nothing would be tested.
