@@ -162,7 +162,7 @@ func find(object map[string]any, steps []string) (last map[string]any, name stri
 		case map[string]any:
 			last, name, at = value, step, value[step]
 		case []any:
-			if i, err := strconv.Atoi(step); err == nil && i < len(value) {
+			if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(value) {
 				at = value[i]
 			}
 		}
