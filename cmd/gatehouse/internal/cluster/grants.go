@@ -57,11 +57,18 @@ func (g *grantPolicy) state() enforced {
 	if why := g.binding.readInto(&binding); why != "" {
 		return notEnforced(why)
 	}
+	// The API server counts changes of a spec in the generation, which nobody else writes. A spec that is right again may have been another one
+	// for a while.
+	const other, edited, first = " is not the one of this version of Gatehouse", " was changed since it was created", 1
 	switch {
 	case !equality.Semantic.DeepEqual(policy.Spec, g.wantPolicy):
-		return notEnforced("the spec of " + g.policy.named() + " is not the one of this version of Gatehouse")
+		return notEnforced("the spec of " + g.policy.named() + other)
 	case !equality.Semantic.DeepEqual(binding.Spec, g.wantBinding):
-		return notEnforced("the spec of " + g.binding.named() + " is not the one of this version of Gatehouse")
+		return notEnforced("the spec of " + g.binding.named() + other)
+	case policy.Generation != first:
+		return notEnforced("the spec of " + g.policy.named() + edited)
+	case binding.Generation != first:
+		return notEnforced("the spec of " + g.binding.named() + edited)
 	}
 	e := enforced{since: policy.CreationTimestamp.Time}
 	if binding.CreationTimestamp.After(e.since) {
@@ -72,7 +79,7 @@ func (g *grantPolicy) state() enforced {
 }
 
 func notEnforced(why string) enforced {
-	return enforced{why: why, hint: "upgrade the chart, or apply the output of gatehouse manifests --custom-resources; then delete the Grant and create it again"}
+	return enforced{why: why, hint: "delete what is there of both, and upgrade the chart, or apply the output of gatehouse manifests --custom-resources; then delete the Grant and create it again"}
 }
 
 // readInto reads the object of a follower that follows one. It returns why it cannot be.
