@@ -54,10 +54,10 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: shop-onc
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: shop-oncall}]
 `
 
-// grantObject is a Grant to jane, as YAML.
-func grantObject(name, by, group string, ttl time.Duration) string {
-	return fmt.Sprintf("\napiVersion: gatehouse.dev/v1alpha1\nkind: Grant\nmetadata: {name: %s}\nspec: {subject: {user: jane}, groups: [%s], grantedBy: %s, expiresAt: %q}\n",
-		name, group, by, time.Now().Add(ttl).UTC().Format(time.RFC3339))
+// grantObject is a Grant of shop-oncall to jane, as YAML.
+func grantObject(name, by string, ttl time.Duration) string {
+	return fmt.Sprintf("\napiVersion: gatehouse.dev/v1alpha1\nkind: Grant\nmetadata: {name: %s}\nspec: {subject: {user: jane}, groups: [shop-oncall], grantedBy: %s, expiresAt: %q}\n",
+		name, by, time.Now().Add(ttl).UTC().Format(time.RFC3339))
 }
 
 // as applies documents as a person, and returns what kubectl says.
@@ -178,11 +178,11 @@ func TestGrants(t *testing.T) {
 		c.grant(t.Context(), "clerk", "create", "--user", "jane", "--group", "shop-oncall", "--ttl", "1h").wants(t, 1, "nothing was granted:", `spec.groups[0]: user "clerk" lacks the verb "grant" on groups.gatehouse.dev "shop-oncall"`)
 		c.grant(t.Context(), "boss", "create", "--user", "jane", "--group", "shop-oncall", "--group", "admins", "--ttl", "1h").wants(t, 1, `spec.groups[1]: user "boss" lacks the verb "grant" on groups.gatehouse.dev "admins"`)
 		for name, refused := range map[string]struct{ person, document, says string }{
-			"a name that is not one's own": {"boss", grantObject("forged", "system:admin", "shop-oncall", time.Hour), `spec.grantedBy must be your own user name, "boss"`},
-			"in the name of another":       {"clerk", grantObject("forged", "boss", "shop-oncall", time.Hour), `spec.grantedBy must be your own user name, "clerk"`},
-			"prolonged":                    {"clerk", grantObject("incident", "clerk", "shop-oncall", 8*time.Hour), `user "clerk" lacks the verb "grant"`},
-			"prolonged in another's name":  {"clerk", grantObject("incident", "boss", "shop-oncall", 8*time.Hour), `spec.grantedBy must be your own user name`},
-			"given to another":             {"clerk", strings.Replace(grantObject("incident", "boss", "shop-oncall", time.Hour), "jane", "clerk", 1), `spec.grantedBy must be`},
+			"a name that is not one's own": {"boss", grantObject("forged", "system:admin", time.Hour), `spec.grantedBy must be your own user name, "boss"`},
+			"in the name of another":       {"clerk", grantObject("forged", "boss", time.Hour), `spec.grantedBy must be your own user name, "clerk"`},
+			"prolonged":                    {"clerk", grantObject("incident", "clerk", 8*time.Hour), `user "clerk" lacks the verb "grant"`},
+			"prolonged in another's name":  {"clerk", grantObject("incident", "boss", 8*time.Hour), `spec.grantedBy must be your own user name`},
+			"given to another":             {"clerk", strings.Replace(grantObject("incident", "boss", time.Hour), "jane", "clerk", 1), `spec.grantedBy must be`},
 		} {
 			if err := c.as(t, refused.person, refused.document); err == nil || !strings.Contains(err.Error(), refused.says) {
 				t.Errorf("%s: got %v, want %q", name, err, refused.says)
@@ -193,11 +193,11 @@ func TestGrants(t *testing.T) {
 				t.Errorf("%q, which grants nothing: %v: %s", args, err, out)
 			}
 		}
-		must(t, c.as(t, "boss", grantObject("incident", "boss", "shop-oncall", 5*time.Hour)))
+		must(t, c.as(t, "boss", grantObject("incident", "boss", 5*time.Hour)))
 		c.everyReplicaGives(t, token, "incident")
 	})
 	t.Run("it ends on time", func(t *testing.T) {
-		must(t, c.as(t, "boss", grantObject("brief", "boss", "shop-oncall", 12*time.Second)))
+		must(t, c.as(t, "boss", grantObject("brief", "boss", 12*time.Second)))
 		c.everyReplicaGives(t, token, "brief", "incident")
 		c.everyReplicaGives(t, token, "incident")
 		support.Eventually(t, "the phase and the Event", func() error {
@@ -216,8 +216,8 @@ func TestGrants(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(c.path("issuers"), "ours.yaml"))
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(c.path("issuers"), "ours.yaml"), append(text, "grants: {maxDuration: 6h, ownGrants: Deny}\n"...), 0o600))
-		own := strings.Replace(grantObject("own", "boss", "shop-oncall", time.Hour), "{user: jane}", "{user: boss}", 1)
-		for document, says := range map[string]string{own: "grants.ownGrants of the AuthenticationConfiguration is Deny", grantObject("long", "boss", "shop-oncall", 7*time.Hour): "grants.maxDuration of the AuthenticationConfiguration allows no longer"} {
+		own := strings.Replace(grantObject("own", "boss", time.Hour), "{user: jane}", "{user: boss}", 1)
+		for document, says := range map[string]string{own: "grants.ownGrants of the AuthenticationConfiguration is Deny", grantObject("long", "boss", 7*time.Hour): "grants.maxDuration of the AuthenticationConfiguration allows no longer"} {
 			support.Eventually(t, "the refusal", func() error {
 				err := c.as(t, "boss", document)
 				if err == nil {
@@ -234,13 +234,13 @@ func TestGrants(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		support.Eventually(t, "the webhook is not asked any more", func() error { return c.as(t, "boss", grantObject("long", "boss", "shop-oncall", 7*time.Hour)) })
+		support.Eventually(t, "the webhook is not asked any more", func() error { return c.as(t, "boss", grantObject("long", "boss", 7*time.Hour)) })
 		must(t, c.as(t, "boss", own))
 		support.Eventually(t, "the status", func() error {
 			return errors.Join(c.refuses(t.Context(), "long", "grants.maxDuration"), c.refuses(t.Context(), "own", "grants.ownGrants"))
 		})
 		c.everyReplicaGives(t, token, "incident")
-		if err := c.as(t, "clerk", grantObject("forged", "clerk", "shop-oncall", time.Hour)); err == nil || !strings.Contains(err.Error(), `lacks the verb "grant"`) {
+		if err := c.as(t, "clerk", grantObject("forged", "clerk", time.Hour)); err == nil || !strings.Contains(err.Error(), `lacks the verb "grant"`) {
 			t.Errorf("without our webhook, the clerk grants: %v", err)
 		}
 	})
@@ -276,14 +276,14 @@ func TestGrants(t *testing.T) {
 // what is granted from then on counts.
 func (c *tokenCluster) withoutGrantPolicy(t *testing.T, token string) {
 	t.Helper()
-	must(t, c.as(t, "boss", grantObject("before", "boss", "shop-oncall", time.Hour)))
+	must(t, c.as(t, "boss", grantObject("before", "boss", time.Hour)))
 	c.everyReplicaGives(t, token, "before")
 	out, err := c.Kubectl(t.Context(), "delete", "validatingadmissionpolicybinding", "gatehouse-grants").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	c.everyReplicaGives(t, token)
-	support.Eventually(t, "the policy is not enforced any more", func() error { return c.as(t, "clerk", grantObject("forged", "boss", "shop-oncall", time.Hour)) })
+	support.Eventually(t, "the policy is not enforced any more", func() error { return c.as(t, "clerk", grantObject("forged", "boss", time.Hour)) })
 	support.Eventually(t, "the status", func() error {
 		const why = `nobody has verified that this user may grant: the ValidatingAdmissionPolicyBinding "gatehouse-grants" does not exist`
 		return errors.Join(c.refuses(t.Context(), "before", why), c.refuses(t.Context(), "forged", why))

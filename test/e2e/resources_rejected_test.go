@@ -51,8 +51,8 @@ func TestRejectedConfiguration(t *testing.T) {
 			if err != nil || code != http.StatusOK || strings.Contains(body, text) != want {
 				return fmt.Errorf("/readyz?verbose says %d %s, %w", code, body, err)
 			}
-			probe := exec.CommandContext(t.Context(), binary, "probe", "--kubeconfig", w.Kubeconfig(), "--timeout", "2s") //nolint:gosec // the program under test
-			output, _ := probe.CombinedOutput()                                                                           // whether webhooks answer is another question
+			probe := exec.CommandContext(t.Context(), binary, "probe", "--kubeconfig", w.Kubeconfig(), "--timeout", "2s")
+			output, _ := probe.CombinedOutput() // whether webhooks answer is another question
 			if strings.Contains(string(output), "warning: "+c.name+": "+text) != want {
 				return fmt.Errorf("probe says %s", output)
 			}

@@ -234,18 +234,18 @@ func (c *grantChecker) checkTimes(g *Grant, fail func(field, message, hint strin
 		fail("spec.expiresAt", "is missing: every Grant must end", `for example "2026-12-31T17:00:00Z"`)
 		return
 	case !s.NotBefore.IsZero() && !s.ExpiresAt.After(s.NotBefore.Time):
-		fail("spec.expiresAt", fmt.Sprintf("%q must be after notBefore, %q", stamp(s.ExpiresAt.Time.Unix()), stamp(s.NotBefore.Time.Unix())), "")
+		fail("spec.expiresAt", fmt.Sprintf("%q must be after notBefore, %q", stamp(s.ExpiresAt.Unix()), stamp(s.NotBefore.Unix())), "")
 		return
 	case c.MaxDuration == nil:
 	case begins.IsZero():
 		fail("spec.notBefore", "is missing: grants.maxDuration of the AuthenticationConfiguration counts from it, because a document does not say when it was made", "")
 	case s.ExpiresAt.Sub(begins) > c.MaxDuration.Duration:
 		fail("spec.expiresAt", fmt.Sprintf("%q is more than %s after its start, %q: grants.maxDuration of the AuthenticationConfiguration allows no longer",
-			stamp(s.ExpiresAt.Time.Unix()), c.MaxDuration.Duration, stamp(begins.Unix())), "set an earlier time, at most "+stamp(begins.Add(c.MaxDuration.Duration).Unix()))
+			stamp(s.ExpiresAt.Unix()), c.MaxDuration.Duration, stamp(begins.Unix())), "set an earlier time, at most "+stamp(begins.Add(c.MaxDuration.Duration).Unix()))
 	}
 	if !c.now.Before(s.ExpiresAt.Time) {
 		if g.Source != clusterSource { // the phase says it of the others
-			report(diagnostic.Warning, "spec.expiresAt", fmt.Sprintf("%q is in the past: nothing is given", stamp(s.ExpiresAt.Time.Unix())), "delete the document")
+			report(diagnostic.Warning, "spec.expiresAt", fmt.Sprintf("%q is in the past: nothing is given", stamp(s.ExpiresAt.Unix())), "delete the document")
 		}
 		return
 	}

@@ -102,7 +102,7 @@ func TestGrantsAfterTheGuard(t *testing.T) {
 func TestGrantsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now().Truncate(time.Second)
+		began := time.Now().Truncate(time.Second) //nolint:forbidigo // the bubble's
 		token, document := issue("ci", 1, expires(began.Add(24*time.Hour)))
 		grant := newGrant("a", func(g *authn.Grant) {
 			g.Spec.NotBefore, g.Spec.ExpiresAt = metav1.NewTime(began.Add(10*time.Minute)), metav1.NewTime(began.Add(20*time.Minute))
@@ -120,10 +120,17 @@ func TestGrantsInTime(t *testing.T) {
 			at            time.Duration
 			onTime, ahead bool
 		}{
-			{0, false, false}, {9*time.Minute - 1, false, false}, {9 * time.Minute, false, true}, {10*time.Minute - 1, false, true}, {10 * time.Minute, true, true},
-			{19*time.Minute - 1, true, true}, {19 * time.Minute, true, false}, {20*time.Minute - 1, true, false}, {20 * time.Minute, false, false},
+			{0, false, false},
+			{9*time.Minute - 1, false, false},
+			{9 * time.Minute, false, true},
+			{10*time.Minute - 1, false, true},
+			{10 * time.Minute, true, true},
+			{19*time.Minute - 1, true, true},
+			{19 * time.Minute, true, false},
+			{20*time.Minute - 1, true, false},
+			{20 * time.Minute, false, false},
 		} {
-			time.Sleep(time.Until(began.Add(c.at)))
+			time.Sleep(time.Until(began.Add(c.at))) //nolint:forbidigo // as above
 			for name, want := range map[string]bool{"on time": c.onTime, "ahead": c.ahead} {
 				d := sets[name].Decide(t.Context(), authn.Input{Token: token})
 				if got := slices.Contains(d.Status.User.Groups, "oncall"); got != want {
@@ -315,12 +322,12 @@ func BenchmarkGrants(b *testing.B) {
 	fastest := make([]time.Duration, len(sets))
 	for b.Loop() {
 		for i, set := range sets {
-			began := time.Now()
+			began := time.Now() //nolint:forbidigo // a benchmark
 			for range reviews {
 				d := set.Decide(b.Context(), authn.Input{Token: token})
 				_ = d.Response()
 			}
-			if took := time.Since(began); fastest[i] == 0 || took < fastest[i] {
+			if took := time.Since(began); fastest[i] == 0 || took < fastest[i] { //nolint:forbidigo // as above
 				fastest[i] = took
 			}
 		}

@@ -84,8 +84,10 @@ func TestScopeOfDocuments(t *testing.T) {
 		"unknown name":  {scoped(v1alpha1.TokenScope{Name: "deploy"}), `tokens/ci.yaml: AccessToken/ci: spec.scope.name: "deploy" is not the name of a scope (hint: did you mean "deployer"?)`},
 		"empty":         {scoped(v1alpha1.TokenScope{}), "spec.scope: has neither a name nor rules"},
 		"an empty rule": {scoped(v1alpha1.TokenScope{Rules: []v1alpha1.ScopeRule{{Verbs: []string{"get"}}}}), "spec.scope.rules[0].apiGroups: is empty"},
-		"in the extra": {func(s *v1alpha1.AccessTokenSpec) { s.User.Extra["gatehouse.dev/scope"] = []string{"edit"} },
-			`spec.user.extra["gatehouse.dev/scope"]: "gatehouse.dev/scope" is reserved`},
+		"in the extra": {
+			func(s *v1alpha1.AccessTokenSpec) { s.User.Extra["gatehouse.dev/scope"] = []string{"edit"} },
+			`spec.user.extra["gatehouse.dev/scope"]: "gatehouse.dev/scope" is reserved`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -120,7 +120,7 @@ func builtin() map[string][]v1alpha1.ScopeRule { return ownScopes }
 
 //nolint:gochecknoglobals // constant
 var ownScopes = func() map[string][]v1alpha1.ScopeRule {
-	list := func(words string) []string { return strings.Fields(words) }
+	list := strings.Fields
 	view := []v1alpha1.ScopeRule{
 		{Verbs: list("get list watch"), APIGroups: list("*"), Resources: list("* */status */scale")},
 		{Verbs: list("get"), APIGroups: []string{""}, Resources: list("pods/log")},

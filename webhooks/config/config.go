@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -131,7 +132,7 @@ func (t tree) decode() (*Config, diagnostic.List) {
 	}
 	d.staticKeys()
 	d.found.Sort()
-	c.Warnings = append(d.warnings, d.foreignPolicies()...)
+	c.Warnings = slices.Concat(d.warnings, d.foreignPolicies())
 	c.Warnings.Sort()
 	c.Context = d.context
 	c.provide(newObjects(d.context))

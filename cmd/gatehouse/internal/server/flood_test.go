@@ -114,7 +114,7 @@ func flood(t *testing.T, conn *tls.Conn, first, again func(*http2.Framer) error,
 // TestCallersAreNoFlood: what API servers do closes no connection.
 func TestCallersAreNoFlood(t *testing.T) {
 	t.Parallel()
-	reading := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	reading := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
 		if err != nil || r.ContentLength >= 0 && n != r.ContentLength {
 			t.Errorf("%d bytes were read: %v", n, err)

@@ -146,7 +146,7 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 	outcome, err := audit.Run(ctx, audit.Options{
 		Access: source.Access, Config: loaded.Config, Snapshot: loaded.Snapshot, Namespaces: f.namespaces, Exclude: f.excluded, Kinds: f.kinds,
 		Progress: func(c audit.Coverage) {
-			line.Show(func() string { return cli.InertName(c.Resource) + ": " + countOf(c.Objects, "object") })
+			line.Show(func() string { return cli.InertName(c.Resource) + ": " + objectCount(c.Objects) })
 		},
 	}, sink)
 	line.Clear()

@@ -145,7 +145,7 @@ func (r *report) conclude(limits *cli.Thresholds) {
 	for _, t := range limits.List(violationsName) {
 		if n := r.count(t.Name); t.IsExceeded(n) {
 			r.failed = append(r.failed, t)
-			r.Exceeded = append(r.Exceeded, fmt.Sprintf("%s: %s of %s, allowed is %s", t.Name, grouped(n), countOf(r.Objects, "object"), t.Limit()))
+			r.Exceeded = append(r.Exceeded, fmt.Sprintf("%s: %s of %s, allowed is %s", t.Name, grouped(n), objectCount(r.Objects), t.Limit()))
 		}
 	}
 	r.Complete = r.Complete && len(r.Unjudged) == 0
@@ -181,9 +181,9 @@ func (r *report) count(name string) (n int64) {
 	}
 }
 
-// countOf returns a number of things.
-func countOf(n int64, what string) string {
-	_, text, _ := strings.Cut(diagnostic.Count(int(n), what), " ")
+// objectCount returns a number of objects.
+func objectCount(n int64) string {
+	_, text, _ := strings.Cut(diagnostic.Count(int(n), "object"), " ")
 	return grouped(n) + " " + text
 }
 

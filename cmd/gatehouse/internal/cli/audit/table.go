@@ -19,7 +19,7 @@ const mostUnjudged = 50
 // print writes the report for people. Flush of out has the error.
 func (r *report) print(out io.Writer) {
 	line := decision.LinePrinter(out)
-	line("%s", countOf(r.Objects, "object")+" judged by "+r.Configuration)
+	line("%s", objectCount(r.Objects)+" judged by "+r.Configuration)
 	line("%s, in %s", cli.FormatTime(&r.Began), r.elapsed())
 	var rules, changes []summary.Rule
 	for i := range r.Rules {
@@ -55,7 +55,7 @@ func (r *report) print(out io.Writer) {
 // sentence says what the result is.
 func (r *report) sentence() string {
 	t := &r.Totals
-	text := fmt.Sprintf("%s: %s fail, %s warn, %s excepted, %s cannot be decided", countOf(r.Objects, "object"), grouped(t.Fail), grouped(t.Warn), grouped(t.Excepted), grouped(t.Error))
+	text := fmt.Sprintf("%s: %s fail, %s warn, %s excepted, %s cannot be decided", objectCount(r.Objects), grouped(t.Fail), grouped(t.Warn), grouped(t.Excepted), grouped(t.Error))
 	if t.Change > 0 {
 		text += ", " + grouped(t.Change) + " would be changed"
 	}

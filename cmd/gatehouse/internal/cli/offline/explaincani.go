@@ -60,7 +60,7 @@ func (a *explainedAccess) text() string {
 	case authz.ReasonAlways:
 		return "every scope includes this" + others
 	case authz.ReasonRule:
-		rule, _ := json.Marshal(a.Rule) // it consists of strings
+		rule, _ := json.Marshal(a.Rule) //nolint:errchkjson // it consists of strings
 		return fmt.Sprintf("the scope %s includes this, by the rule %s%s", a.Scope, rule, others)
 	case authz.ReasonOutside:
 		return fmt.Sprintf("denied: no rule of the scope %s includes this", a.Scope)

@@ -218,7 +218,7 @@ func (f *grantRevokeFlags) revoke(ctx context.Context, s cli.Streams, names []st
 	}
 	var problems []error
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		place, err := "", error(tokens.ErrNotFound)
+		place, err := "", tokens.ErrNotFound
 		at := slices.IndexFunc(listing.Grants, func(g authn.Grant) bool { return g.Name == name })
 		if at >= 0 {
 			place, err = store.DeleteGrant(ctx, &listing.Grants[at], f.dryRun)
@@ -229,7 +229,7 @@ func (f *grantRevokeFlags) revoke(ctx context.Context, s cli.Streams, names []st
 		case errors.Is(err, tokens.ErrNotFound):
 			problems = append(problems, &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("there is no Grant %.100q in %s (hint: %s grant list%s)", name, f.where(), cli.DisplayName(os.Args[0]), f.flags())})
 		case err != nil:
-			problems = append(problems, fmt.Errorf("Grant %q: %w", name, err))
+			problems = append(problems, fmt.Errorf("the Grant %q: %w", name, err))
 		default:
 			done = true
 			spec := &listing.Grants[at].Spec

@@ -85,7 +85,7 @@ func TestGrantWithErrors(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
 		o := w.create("Grant", "g")
-		bad := invalid(o, resolve.Unused, "nobody has verified it")
+		bad := invalid(o, "nobody has verified it")
 		bad.Expires = time.Now().Add(time.Hour)
 		a := w.start(t, "a")
 		a.Use(Report{Digest: "1", Outcomes: []Outcome{bad}})

@@ -102,7 +102,7 @@ func TestLeaderChanges(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fine, bad := w.create("AdmissionPolicy", "fine"), w.create("AdmissionPolicy", "bad")
 		r := report("1", fine)
-		r.Outcomes = append(r.Outcomes, invalid(bad, resolve.Unused, "bad"))
+		r.Outcomes = append(r.Outcomes, invalid(bad, "bad"))
 		r.Outcomes[0].NotSent = []string{"unsent"}
 		var all []*process
 		for _, name := range []string{"a", "b", "c"} {
@@ -140,7 +140,7 @@ func TestLeaderChanges(t *testing.T) {
 		// The one that was killed is waited for, and then it is not.
 		fine = w.edit(fine)
 		r = report("2", fine)
-		r.Outcomes = append(r.Outcomes, invalid(bad, resolve.Unused, "bad"))
+		r.Outcomes = append(r.Outcomes, invalid(bad, "bad"))
 		second.Use(r)
 		settle()
 		got := w.wantStatus(t, fine, "observed 2, Compiled True Compiled, Ready Unknown WaitingForReplicas, Degraded False Healthy")
@@ -269,7 +269,7 @@ func TestRate(t *testing.T) {
 		a.Use(report("2", objects...))
 		time.Sleep(5 * time.Second)
 		bad := Report{Digest: "3", Outcomes: report("2", objects[1:]...).Outcomes}
-		bad.Outcomes = append(bad.Outcomes, invalid(objects[0], resolve.Unused, "bad"))
+		bad.Outcomes = append(bad.Outcomes, invalid(objects[0], "bad"))
 		a.Use(bad)
 		time.Sleep(time.Second)
 		synctest.Wait()

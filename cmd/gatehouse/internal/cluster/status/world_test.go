@@ -233,9 +233,9 @@ func report(digest string, objects ...Object) Report {
 	return r
 }
 
-// invalid is an outcome with an error.
-func invalid(o Object, use resolve.Use, messages ...string) Outcome {
-	out := Outcome{Object: o, Use: use}
+// invalid is the outcome of an object that is not used, with an error.
+func invalid(o Object, messages ...string) Outcome {
+	out := Outcome{Object: o, Use: resolve.Unused}
 	for _, m := range messages {
 		out.Findings = append(out.Findings, diagnostic.Diagnostic{Severity: diagnostic.Error, Source: "cluster", Object: o.Kind + "/" + o.Name, Field: "spec", Message: m})
 	}

@@ -22,13 +22,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
-// newCluster is a client of a cluster with these objects.
-func newCluster(objects ...runtime.Object) *fake.FakeDynamicClient {
+// newCluster is a client of a cluster without objects.
+func newCluster() *fake.FakeDynamicClient {
 	return fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		v1alpha1.GroupVersion.WithResource(tokenResource):      "AccessTokenList",
 		v1alpha1.GroupVersion.WithResource(revocationResource): "TokenRevocationList",
 		v1alpha1.GroupVersion.WithResource(grantResource):      "GrantList",
-	}, objects...)
+	})
 }
 
 // newObject reads an object of this API group from YAML.

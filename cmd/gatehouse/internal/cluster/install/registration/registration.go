@@ -103,7 +103,9 @@ func ForAdmission(o Options) (Admission, error) {
 		template string
 		applies  bool
 	}{
-		{PartRights, "rights", o.grantsRights()}, {PartGuard, "guard", o.patches()}, {PartGuard, "grants", o.CustomResources},
+		{PartRights, "rights", o.grantsRights()},
+		{PartGuard, "guard", o.patches()},
+		{PartGuard, "grants", o.CustomResources},
 		{PartCertificates, "certificates", o.byCertManager()},
 	} {
 		if !part.applies {
