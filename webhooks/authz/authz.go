@@ -86,9 +86,6 @@ func Compile(spec Spec) (*Set, error) {
 	return s, nil
 }
 
-// Warnings returns the warnings of Compile: none.
-func (*Set) Warnings() diagnostic.List { return nil }
-
 // Rules returns the rules of a named scope, and whether there is such a scope. The caller must not write to them.
 func (s *Set) Rules(name string) ([]v1alpha1.ScopeRule, bool) {
 	if rules, own := builtin()[name]; own || s == nil {
