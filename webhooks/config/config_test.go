@@ -343,6 +343,18 @@ func TestLoadErrors(t *testing.T) {
 				`a.yaml: AccessToken/ci: spec.user: the value is a string, expected a mapping`,
 			},
 		},
+		"bounds of a token from a template without its values": {
+			map[string]string{
+				"a.yaml": strings.Replace(token, "expiresAt", "scope: null, expiresAt", 1),
+				"b.yaml": strings.Replace(strings.Replace(token, "{name: ci}", "{name: b}", 1), "expiresAt", "scope: {name: view, namespaces: }, expiresAt", 1),
+				"c.yaml": strings.Replace(strings.Replace(token, "{name: ci}", "{name: c}", 1), "expiresAt", "scope: {rules: [{verbs: [get], apiGroups: [apps], resources: [deployments], resourceNames: }]}, expiresAt", 1),
+			},
+			[]string{
+				`a.yaml: AccessToken/ci: spec.scope: is null, which narrows nothing (hint: leave the field out if that is meant)`,
+				`b.yaml: AccessToken/b: spec.scope.namespaces: is null, which narrows nothing (hint: leave the field out if that is meant)`,
+				`c.yaml: AccessToken/c: spec.scope.rules[0].resourceNames: is null, which narrows nothing (hint: leave the field out if that is meant)`,
+			},
+		},
 		"duplicate keys in YAML": {
 			map[string]string{"a.yaml": "# one\n---\n" + profile + "---\n" + head + "spec:\n  injection: OptIn\n  injection: OptOut\nmetadata: {}\n"},
 			[]string{

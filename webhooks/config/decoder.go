@@ -436,7 +436,7 @@ func (o *object) problems(list diagnostic.List) {
 func (o *object) decodeInto(into any) bool {
 	// A misplaced token must not be repeated.
 	secret := o.fields["kind"] == accessToken
-	problems := o.checker.Compare(reflect.TypeOf(into).Elem(), o.fields, "", strict.Options{Secret: secret})
+	problems := o.checker.Compare(reflect.TypeOf(into).Elem(), o.fields, "", strict.Options{Secret: secret, NotNull: isBound})
 	o.problems(problems)
 	if len(problems) > 0 {
 		return false
@@ -452,6 +452,18 @@ func (o *object) decodeInto(into any) bool {
 		}
 	}
 	return len(strictErrs) == 0
+}
+
+// isBound reports whether a member bounds what a token may do.
+func isBound(of reflect.Type, member string) bool {
+	switch of {
+	case reflect.TypeFor[v1alpha1.AccessTokenSpec]():
+		return member == "scope"
+	case reflect.TypeFor[v1alpha1.TokenScope](), reflect.TypeFor[v1alpha1.ScopeRule]():
+		return true
+	default:
+		return false
+	}
 }
 
 // unmarshal decodes a value. The strict errors are about what the type does not have, the
