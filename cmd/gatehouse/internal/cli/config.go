@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -38,6 +39,25 @@ type onceValue struct{ pflag.Value }
 func (v onceValue) Set(value string) error {
 	if before := v.String(); before != "" && before != value {
 		return fmt.Errorf("is given twice, before with %q (hint: put the documents into one directory)", before)
+	}
+	return v.Value.Set(value)
+}
+
+// RefuseEmpty has these flags refuse an empty value, such as that of a variable which is not set: for what narrows something it would mean all.
+func RefuseEmpty(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		flag := flags.Lookup(name)
+		flag.Value = filledValue{flag.Value}
+	}
+}
+
+// filledValue is the value of a flag that is not empty.
+type filledValue struct{ pflag.Value }
+
+// Set sets the value.
+func (v filledValue) Set(value string) error {
+	if value == "" {
+		return errors.New("must not be empty (hint: leave out the flag if nothing should be narrowed)")
 	}
 	return v.Value.Set(value)
 }

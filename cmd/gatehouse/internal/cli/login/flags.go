@@ -68,6 +68,7 @@ func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.directory, "directory", "", "LDAP directory of the user, if Gatehouse has several")
 	flags.StringVar(&f.username, "username", "", "user name (default: login asks for it)")
 	flags.StringVar(&f.scope, "scope", "", "scope that narrows the session: view, edit, or one of the AuthenticationConfiguration (default: all of your rights)")
+	cli.RefuseEmpty(flags, "scope")
 	flags.StringVar(&f.cacheDir, "cache-dir", "", "directory for stored logins (default $KUBECACHEDIR/gatehouse or ~/.kube/cache/gatehouse)")
 	flags.StringVar(&f.tokenStore, "token-store", "", "where tokens are stored: auto (the keyring if it is unlocked, else files), keyring, file or none (default $"+tokenStoreVariable+" or auto)")
 }

@@ -178,6 +178,8 @@ func (f *grantFlags) make() (*v1alpha1.Grant, error) {
 		at, err := time.Parse(time.RFC3339, f.notBefore)
 		problems.Add(err != nil, "--not-before %.100q: must be a time such as 2026-12-01T09:00:00Z", f.notBefore)
 		begins, notBefore = at.UTC(), metav1.NewTime(at.UTC())
+		problems.Add(err == nil && f.ttl >= time.Second && !begins.Add(f.ttl).After(f.now()),
+			"--not-before and --ttl: %s has passed, so that nothing would be given", begins.Add(f.ttl).Format(time.RFC3339))
 	}
 	if f.config != "" || f.Given() {
 		problems = append(problems, f.one())

@@ -76,6 +76,7 @@ then the token is shown.`,
 	flags.StringArrayVar(&f.extra, "extra", nil, "extra attribute of the user, KEY=VALUE; repeatable, also for several values of a key")
 	flags.StringVar(&f.scope, "scope", "", "scope that bounds the token: view, edit, or one of the AuthenticationConfiguration (default: all rights of the user)")
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "with --scope, namespace to which the scope is narrowed; repeatable (default: all)")
+	cli.RefuseEmpty(flags, "scope", "namespace")
 	flags.StringArrayVar(&f.audiences, "audience", nil, "audience for which the token is valid; repeatable (default the audiences of the API server)")
 	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is valid, such as 12h or 30d")
 	flags.BoolVar(&f.wait, "wait", true, "in a cluster, wait until every replica accepts the token")
