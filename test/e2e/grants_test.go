@@ -270,6 +270,19 @@ func TestGrants(t *testing.T) {
 		c.start(t, 0)
 		must(t, c.gives(t.Context(), c.servers[1], token, "anew")) // as soon as it is ready
 	})
+	t.Run("the policy is another one for a while", func(t *testing.T) {
+		c.servers = c.servers[:1] // the other one ended with its test
+		for _, failure := range []string{"Ignore", "Fail"} {
+			out, err := c.Kubectl(t.Context(), "patch", "validatingadmissionpolicy", "gatehouse-grants", "--type", "merge", "--patch", `{"spec": {"failurePolicy": "`+failure+`"}}`).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		c.everyReplicaGives(t, token)
+		support.Eventually(t, "the status", func() error {
+			return c.refuses(t.Context(), "anew", `the spec of the ValidatingAdmissionPolicy "gatehouse-grants" was changed since it was created`)
+		})
+	})
 }
 
 // withoutGrantPolicy removes the API server's policy: no Grant counts, neither one from before nor a forged one. When the policy is back, only
