@@ -102,26 +102,30 @@ func TestDecide(t *testing.T) {
 			[]string{
 				"get pods web -n shop", "deletecollection pods -n shop", "create namespaces", "patch pods/status web -n shop", "update deployments.apps/scale web -n shop", "get /metrics", "post /anything", "head /logs/",
 				"get accesstokens.gatehouse.dev a", "list clusterroles.rbac.authorization.k8s.io", "create sidecarprofiles.gatehouse.dev",
+				"list mutatingwebhookconfigurations.admissionregistration.k8s.io", "get apiservices.apiregistration.k8s.io v1.example.org",
 			},
 			[]string{
 				"impersonate users jane", "impersonate groups system:masters", "impersonate:user-info users jane", "impersonate serviceaccounts ci -n shop", "create serviceaccounts/token ci -n shop",
 				"escalate clusterroles.rbac.authorization.k8s.io admin", "bind clusterroles.rbac.authorization.k8s.io admin", "create clusterrolebindings.rbac.authorization.k8s.io", "update roles.rbac.authorization.k8s.io r -n shop",
 				"approve signers.certificates.k8s.io example.org/x", "create certificatesigningrequests.certificates.k8s.io", "update certificatesigningrequests.certificates.k8s.io/approval c",
 				"create accesstokens.gatehouse.dev", "patch accesstokens.gatehouse.dev a", "patch accesstokens.gatehouse.dev/status a", "create grants.gatehouse.dev", "grant groups.gatehouse.dev admins",
+				"create mutatingwebhookconfigurations.admissionregistration.k8s.io", "patch validatingwebhookconfigurations.admissionregistration.k8s.io w", "delete validatingadmissionpolicybindings.admissionregistration.k8s.io b",
+				"deletecollection validatingadmissionpolicies.admissionregistration.k8s.io", "create apiservices.apiregistration.k8s.io", "update apiservices.apiregistration.k8s.io v1.example.org", "patch apiservices.apiregistration.k8s.io/status v1.example.org",
 				"get secrets db -n shop", "list secrets", "create pods/exec web -n shop", "get pods/log web -n shop", "create pods/binding web -n shop", "use podsecuritypolicies.policy p", "* *", "* pods", "get *", "trace /x",
 				"create clusterrolebindings.*", "list pods.*", "get /api/../metrics", "get //metrics",
 			},
 		},
 		{
 			"what has to be named, named", rules(`[{"verbs":["impersonate"],"apiGroups":[""],"resources":["users"],"resourceNames":["bot"]},{"verbs":["create"],"apiGroups":[""],"resources":["serviceaccounts/token"],"namespaces":["ci"]},
-				{"verbs":["bind","escalate","create"],"apiGroups":["*"],"resources":["clusterroles","clusterrolebindings"]},{"verbs":["*"],"apiGroups":["*"],"resources":["secrets"]},{"verbs":["get"],"apiGroups":[""],"resources":["pods/exec"]}]`),
+				{"verbs":["bind","escalate","create"],"apiGroups":["*"],"resources":["clusterroles","clusterrolebindings"]},{"verbs":["create"],"apiGroups":["apiregistration.k8s.io"],"resources":["apiservices"]},{"verbs":["*"],"apiGroups":["*"],"resources":["validatingwebhookconfigurations"]},{"verbs":["*"],"apiGroups":["*"],"resources":["secrets"]},{"verbs":["get"],"apiGroups":[""],"resources":["pods/exec"]}]`),
 			[]string{
 				"impersonate users bot", "create serviceaccounts/token default -n ci", "bind clusterroles.rbac.authorization.k8s.io admin", "create clusterrolebindings.rbac.authorization.k8s.io", "get secrets db -n shop",
-				"deletecollection secrets -n shop", "get pods/exec web -n shop",
+				"deletecollection secrets -n shop", "get pods/exec web -n shop", "create apiservices.apiregistration.k8s.io", "patch validatingwebhookconfigurations.admissionregistration.k8s.io w",
 			},
 			[]string{
 				"impersonate users jane", "impersonate groups bot", "impersonate users", "create serviceaccounts/token default -n shop", "create serviceaccounts -n ci", "create clusterrolebindings.rbac.authorization.k8s.io/status",
-				"get pods web -n shop", "create pods/exec web -n shop", "escalate secrets db -n shop",
+				"get pods web -n shop", "create pods/exec web -n shop", "escalate secrets db -n shop", "patch apiservices.apiregistration.k8s.io a",
+				"create mutatingwebhookconfigurations.admissionregistration.k8s.io",
 			},
 		},
 		{

@@ -86,13 +86,14 @@ func includesResource(resource string, a *authorizationv1.ResourceAttributes) bo
 	}
 }
 
-// mustBeNamed reports whether "*" does not stand for the resource of a request: secrets, and writes of what makes an identity, or
-// gives it rights. A token could leave its scope with one of these. The tokens of service accounts are a subresource.
+// mustBeNamed reports whether "*" does not stand for the resource of a request: secrets, and writes of what makes an identity, gives
+// it rights, or sends the requests of others to a server of one's own. A token could leave its scope with one of these. The tokens of
+// service accounts are a subresource.
 func mustBeNamed(a *authorizationv1.ResourceAttributes) bool {
 	switch a.Group {
 	case "":
 		return a.Resource == "secrets"
-	case "rbac.authorization.k8s.io":
+	case "rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiregistration.k8s.io":
 		return !isRead(a.Verb)
 	case "certificates.k8s.io":
 		return !isRead(a.Verb) && a.Resource == "certificatesigningrequests"

@@ -51,7 +51,8 @@ type NamedScope struct {
 
 // ScopeRule is a rule in RBAC's form. It is about resources, or about URLs that are no resources.
 //
-// In contrast to RBAC, "*" never stands for what makes another identity, or shows secrets: it has to be named.
+// In contrast to RBAC, "*" never stands for what makes another identity, shows secrets, or redirects the requests of others: it has
+// to be named.
 type ScopeRule struct {
 	// Verbs are the verbs. "*" stands for get, list, watch, create, update, patch, delete and deletecollection, and with
 	// nonResourceURLs for HTTP's methods. Any other verb, such as impersonate, escalate, bind, approve or use, has to be named.
@@ -68,8 +69,8 @@ type ScopeRule struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	APIGroups []string `json:"apiGroups,omitempty"`
 	// Resources are resources, "pods", and subresources, "pods/exec": a rule about pods is not about pods/exec. "*" stands for all
-	// resources, but not for subresources, nor for secrets, nor for writing accesstokens, grants, certificatesigningrequests and what
-	// grants roles. "*/status" and "*/scale" are allowed too.
+	// resources, but not for subresources, nor for secrets, nor for writing accesstokens, grants, certificatesigningrequests, what
+	// grants roles, and what registers webhooks, admission policies and API services. "*/status" and "*/scale" are allowed too.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
