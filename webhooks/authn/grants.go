@@ -44,6 +44,9 @@ const (
 	// maxGrantsOfUser bounds the Grants of one user that have not ended, because each review of the user reads
 	// all of them.
 	maxGrantsOfUser = 100
+	// maxGrantBytesOfUser bounds the groups and names of these Grants, because each answer and each audit event of
+	// the user may have all of them.
+	maxGrantBytesOfUser = 16 << 10
 	// minGrantDuration and maxGrantDuration bound grants.maxDuration.
 	minGrantDuration = time.Minute
 	maxGrantDuration = 365 * 24 * time.Hour
@@ -140,11 +143,11 @@ func compileGrants(spec *Spec) (grants, diagnostic.List) {
 	if len(spec.Grants) == 0 {
 		return nil, nil
 	}
-	c := grantChecker{now: spec.Now(), names: make(map[string]*Grant, len(spec.Grants)), of: map[string]int{}}
+	c := grantChecker{now: spec.Now(), names: make(map[string]*Grant, len(spec.Grants))}
 	if spec.Configuration != nil {
 		c.GrantsConfiguration = spec.Configuration.Grants
 	}
-	// The oldest first, so that of too many the newest are rejected, in every replica the same.
+	// The oldest first, so that every replica rejects the same ones of too many.
 	all := make([]*Grant, len(spec.Grants))
 	for i := range spec.Grants {
 		all[i] = &spec.Grants[i]
@@ -152,20 +155,22 @@ func compileGrants(spec *Spec) (grants, diagnostic.List) {
 	slices.SortStableFunc(all, func(a, b *Grant) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	compiled := make(grants, len(all))
+	valid := make(map[string][]*Grant, len(all))
 	for _, g := range all {
 		before := len(c.found)
 		c.check(g)
-		if c.found[before:].Err() != nil {
-			continue
+		if c.found[before:].Err() == nil {
+			valid[g.Spec.Subject.User] = append(valid[g.Spec.Subject.User], g)
 		}
-		user := g.Spec.Subject.User
-		compiled[user] = append(compiled[user], grant{
-			ActiveGrant{g.Name, slices.Clone(g.Spec.Groups), g.Spec.ExpiresAt.UTC()}, g.Spec.NotBefore.UTC(),
-		})
 	}
-	for _, of := range compiled {
-		slices.SortFunc(of, func(a, b grant) int { return cmp.Compare(a.Name, b.Name) })
+	compiled := make(grants, len(valid))
+	for user, of := range valid {
+		for _, g := range c.bound(of) {
+			compiled[user] = append(compiled[user], grant{
+				ActiveGrant{g.Name, slices.Clone(g.Spec.Groups), g.Spec.ExpiresAt.UTC()}, g.Spec.NotBefore.UTC(),
+			})
+		}
+		slices.SortFunc(compiled[user], func(a, b grant) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return compiled, c.found
 }
@@ -176,19 +181,60 @@ type grantChecker struct {
 
 	now   time.Time
 	names map[string]*Grant
-	// of counts the Grants of a user that have not ended.
-	of    map[string]int
 	found diagnostic.List
+}
+
+// report adds a finding about a Grant.
+func (c *grantChecker) report(g *Grant, severity diagnostic.Severity, field, message, hint string) {
+	c.found = append(c.found, diagnostic.Diagnostic{
+		Severity: severity, Source: g.Source, Object: grantObject(g), Field: field, Message: message, Hint: hint,
+	})
+}
+
+// ended reports whether a Grant has ended.
+func (c *grantChecker) ended(g *Grant) bool { return !c.now.Before(g.Spec.ExpiresAt.Time) }
+
+// bound returns the Grants of one user, which are valid and in the order of their age, without those beyond the bounds.
+// Grantors take turns, so that nobody can use up what others may give: the oldest Grant of each, then the second of each,
+// and so on. Documents, whose grantedBy nobody has verified, go before all turns.
+func (c *grantChecker) bound(of []*Grant) []*Grant {
+	turns := make(map[*Grant]int, len(of))
+	last := map[string]int{} // by grantor
+	for _, g := range of {
+		if g.Source == clusterSource && !c.ended(g) {
+			last[g.Spec.GrantedBy]++
+			turns[g] = last[g.Spec.GrantedBy]
+		}
+	}
+	slices.SortStableFunc(of, func(a, b *Grant) int { return cmp.Compare(turns[a], turns[b]) })
+	kept := make([]*Grant, 0, min(len(of), maxGrantsOfUser))
+	count, size := 0, 0
+	for _, g := range of {
+		if c.ended(g) {
+			kept = append(kept, g)
+			continue
+		}
+		bytes := len(g.Name)
+		for _, group := range g.Spec.Groups {
+			bytes += len(group)
+		}
+		const remedy = "delete some of them: of those who granted the most to this user, the newest Grants are rejected"
+		switch user := quote(g.Spec.Subject.User); {
+		case count == maxGrantsOfUser:
+			c.report(g, diagnostic.Error, "spec.subject.user", fmt.Sprintf("%s has %d other Grants that have not ended, which is the maximum", user, maxGrantsOfUser), remedy)
+		case size+bytes > maxGrantBytesOfUser:
+			c.report(g, diagnostic.Error, "spec.groups", fmt.Sprintf("the groups and the name have %d bytes, and those of other Grants of %s that have not ended have %d: at most %d are allowed together",
+				bytes, user, size, maxGrantBytesOfUser), remedy)
+		default:
+			count, size, kept = count+1, size+bytes, append(kept, g)
+		}
+	}
+	return kept
 }
 
 // check checks one Grant.
 func (c *grantChecker) check(g *Grant) {
-	report := func(severity diagnostic.Severity, field, message, hint string) {
-		c.found = append(c.found, diagnostic.Diagnostic{
-			Severity: severity, Source: g.Source, Object: grantObject(g), Field: field, Message: message, Hint: hint,
-		})
-	}
-	fail := func(field, message, hint string) { report(diagnostic.Error, field, message, hint) }
+	fail := func(field, message, hint string) { c.report(g, diagnostic.Error, field, message, hint) }
 	s := &g.Spec
 	if first, taken := c.names[g.Name]; taken {
 		fail("metadata.name", quote(g.Name)+" is already the name of the Grant in "+cmp.Or(first.Source, "another document"), "")
@@ -219,11 +265,11 @@ func (c *grantChecker) check(g *Grant) {
 	} else if c.OwnGrants == v1alpha1.OwnGrantsDeny && s.GrantedBy == s.Subject.User && s.GrantedBy != "" {
 		fail("spec.grantedBy", quote(s.GrantedBy)+" is the subject too, and grants.ownGrants of the AuthenticationConfiguration is Deny", "have another user grant it")
 	}
-	c.checkTimes(g, fail, report)
+	c.checkTimes(g, fail)
 }
 
 // checkTimes checks when a Grant begins and ends.
-func (c *grantChecker) checkTimes(g *Grant, fail func(field, message, hint string), report func(severity diagnostic.Severity, field, message, hint string)) {
+func (c *grantChecker) checkTimes(g *Grant, fail func(field, message, hint string)) {
 	s := &g.Spec
 	begins := s.NotBefore.Time
 	if g.CreationTimestamp.After(begins) {
@@ -243,14 +289,8 @@ func (c *grantChecker) checkTimes(g *Grant, fail func(field, message, hint strin
 		fail("spec.expiresAt", fmt.Sprintf("%q is more than %s after its start, %q: grants.maxDuration of the AuthenticationConfiguration allows no longer",
 			stamp(s.ExpiresAt.Unix()), c.MaxDuration.Duration, stamp(begins.Unix())), "set an earlier time, at most "+stamp(begins.Add(c.MaxDuration.Duration).Unix()))
 	}
-	if !c.now.Before(s.ExpiresAt.Time) {
-		if g.Source != clusterSource { // the phase says it of the others
-			report(diagnostic.Warning, "spec.expiresAt", fmt.Sprintf("%q is in the past: nothing is given", stamp(s.ExpiresAt.Unix())), "delete the document")
-		}
-		return
-	}
-	if c.of[s.Subject.User]++; c.of[s.Subject.User] > maxGrantsOfUser {
-		fail("spec.subject.user", fmt.Sprintf("%s has %d older Grants that have not ended, which is the maximum", quote(s.Subject.User), maxGrantsOfUser), "delete some of them, or list several groups in one")
+	if c.ended(g) && g.Source != clusterSource { // the phase says it of the others
+		c.report(g, diagnostic.Warning, "spec.expiresAt", fmt.Sprintf("%q is in the past: nothing is given", stamp(s.ExpiresAt.Unix())), "delete the document")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -198,7 +199,7 @@ func TestGrantFindings(t *testing.T) {
 		"two of one name": {v1alpha1.GrantsConfiguration{}, []authn.Grant{newGrant("a"), newGrant("a", func(g *authn.Grant) { g.Source = "a.yaml" })}, []string{
 			`a.yaml: Grant/a: metadata.name: "a" is already the name of the Grant in cluster`,
 		}},
-		"too many for a user: the newest is rejected": {v1alpha1.GrantsConfiguration{}, many, []string{`cluster: Grant/g000: spec.subject.user: "jane" has 100 older Grants that have not ended, which is the maximum`}},
+		"too many for a user: the newest is rejected": {v1alpha1.GrantsConfiguration{}, many, []string{`cluster: Grant/g000: spec.subject.user: "jane" has 100 other Grants that have not ended, which is the maximum`}},
 		"a configuration out of bounds": {v1alpha1.GrantsConfiguration{MaxDuration: &metav1.Duration{Duration: time.Second}, Retain: &metav1.Duration{}, OwnGrants: "Never"}, nil, []string{
 			`c.yaml: AuthenticationConfiguration: grants.maxDuration: "1s" must be from 1m0s to 8760h0m0s`,
 			`c.yaml: AuthenticationConfiguration: grants.ownGrants: "Never" must be Allow or Deny`,
@@ -221,6 +222,86 @@ func TestGrantFindings(t *testing.T) {
 				if !strings.Contains(found[i].String(), want) {
 					t.Errorf("finding %d:\n got %s\nwant %s", i, found[i], want)
 				}
+			}
+		})
+	}
+}
+
+// TestGrantsOfManyGrantors: what one grantor gives to a user does not use up what others may give, in whatever order the Grants are read.
+func TestGrantsOfManyGrantors(t *testing.T) {
+	t.Parallel()
+	second := 0
+	// by makes n Grants, named after their grantor, each a second after the last one.
+	by := func(grantor string, n int, edit ...func(*authn.Grant)) (made []authn.Grant) {
+		for i := range n {
+			g := newGrant(fmt.Sprintf("%s-%03d", grantor, i+1), edit...)
+			g.Spec.GrantedBy, g.CreationTimestamp = grantor, metav1.NewTime(noon.Add(time.Duration(second)*time.Second-time.Hour))
+			made, second = append(made, g), second+1
+		}
+		return made
+	}
+	groups := func(n, bytes int) func(*authn.Grant) {
+		return func(g *authn.Grant) {
+			g.Spec.Groups = nil
+			for i := range n {
+				g.Spec.Groups = append(g.Spec.Groups, fmt.Sprintf("%0*d", bytes, i))
+			}
+		}
+	}
+	document := func(g *authn.Grant) { g.Source = "a.yaml" }
+	ended := func(g *authn.Grant) { g.Spec.ExpiresAt = metav1.NewTime(noon) }
+	later := func(g *authn.Grant) { g.Spec.NotBefore = metav1.NewTime(noon.Add(time.Minute)) }
+	for name, c := range map[string]struct {
+		grants []authn.Grant
+		left   map[string]int // of each grantor, the oldest
+	}{
+		"a flood, then one of another":          {slices.Concat(by("eve", 100), by("lee", 1)), map[string]int{"eve": 99, "lee": 1}},
+		"a flood that begins later":             {slices.Concat(by("eve", 100, later), by("lee", 1)), map[string]int{"eve": 99, "lee": 1}},
+		"two floods, then one of another":       {slices.Concat(by("eve", 120), by("mal", 60), by("lee", 1)), map[string]int{"eve": 50, "mal": 49, "lee": 1}},
+		"a flood after some of another":         {slices.Concat(by("lee", 50), by("eve", 100)), map[string]int{"lee": 50, "eve": 50}},
+		"a flood, then a document":              {slices.Concat(by("eve", 100), by("boss", 2, document)), map[string]int{"eve": 98, "boss": 2}},
+		"documents are one grantor, and first":  {slices.Concat(by("lee", 1), by("boss", 60, document), by("root", 60, document)), map[string]int{"boss": 60, "root": 40}},
+		"what has ended does not count":         {slices.Concat(by("eve", 100, ended), by("mal", 100)), map[string]int{"eve": 100, "mal": 100}},
+		"what is invalid does not count":        {slices.Concat(by("eve", 100, groups(0, 0)), by("mal", 100)), map[string]int{"mal": 100}},
+		"another user's do not count":           {slices.Concat(by("eve", 100, func(g *authn.Grant) { g.Spec.Subject.User = "bob" }), by("mal", 100)), map[string]int{"eve": 100, "mal": 100}},
+		"as many bytes as allowed":              {by("four", 2, groups(8, 1023)), map[string]int{"four": 2}},
+		"one byte more":                         {by("fives", 2, groups(8, 1023)), map[string]int{"fives": 1}},
+		"many bytes, then one of another":       {slices.Concat(by("eve", 3, groups(10, 1024)), by("lee", 1)), map[string]int{"eve": 1, "lee": 1}},
+		"many bytes, and few of the same later": {slices.Concat(by("eve", 2, groups(10, 800)), by("lee", 1, groups(10, 10))), map[string]int{"eve": 2, "lee": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 2 {
+				left := map[string]int{}
+				for i := range c.grants {
+					left[c.grants[i].Spec.GrantedBy]++
+				}
+				_, err := authn.Compile(authn.Spec{Grants: c.grants, Now: atNoon})
+				var found diagnostic.List
+				if err != nil && !errors.As(err, &found) {
+					t.Fatal(err)
+				}
+				rejected := map[string]int{} // the oldest of each grantor
+				for _, f := range found {
+					if f.Severity != diagnostic.Error {
+						continue
+					}
+					grantor, suffix, _ := strings.Cut(strings.TrimPrefix(f.Object, "Grant/"), "-")
+					number, malformed := strconv.Atoi(suffix)
+					if malformed != nil {
+						t.Fatal(malformed)
+					}
+					left[grantor]--
+					if rejected[grantor] == 0 || number < rejected[grantor] {
+						rejected[grantor] = number
+					}
+				}
+				for grantor, n := range left {
+					if want := c.left[grantor]; n != want || rejected[grantor] != 0 && rejected[grantor] != want+1 {
+						t.Errorf("of %s, %d count, want the oldest %d; the oldest rejected one is %d:\n%v", grantor, n, want, rejected[grantor], found)
+					}
+				}
+				slices.Reverse(c.grants)
 			}
 		})
 	}
