@@ -57,7 +57,7 @@ spec: {match: {kinds: [{apiGroups: [""], kinds: [ConfigMap]}]}, parameters: {not
 		return err
 	})
 	code, out, report := program(t, "convert", "--kubeconfig", kubeconfig(t, c.Config()))
-	for _, want := range []string{"kind: ValidatingAdmissionPolicy\nmetadata:\n  name: keys\n", "resources: [configmaps]", "kind: Named", "3 converted, 0 with differences, 1 not; 0 other documents"} {
+	for _, want := range []string{"kind: ValidatingAdmissionPolicy\nmetadata:\n  name: keys\n", "resources:\n      - configmaps", "kind: Named", "3 converted, 0 with differences, 1 not; 0 other documents"} {
 		if code != 1 || !strings.Contains(out+report, want) {
 			t.Errorf("exit code %d, no %q in\n%s\n%s", code, want, out, report)
 		}

@@ -74,7 +74,7 @@ func measure(t *testing.T, old bool, args ...string) *report {
 // scenario, or the run would fail, and every bar of a scenario is measured.
 func TestRunMeasures(t *testing.T) {
 	r := measure(t, false, "--rounds", "1", "--scenario", "/http2/c16|-recorded/|^(mutate|validate-10-policies)/5KB/http1/c16|^handshake")
-	if len(r.results) != 48 || len(r.memory) != 1+8+27 {
+	if len(r.results) != 49 || len(r.memory) != 1+8+27 {
 		t.Errorf("%d scenarios, memory of %d servers", len(r.results), len(r.memory))
 	}
 	for _, m := range r.memory {
