@@ -179,11 +179,12 @@ type AuthenticationConfiguration struct {
 type GrantsConfiguration struct {
 	// MaxDuration is the longest time from the start of a Grant to its end. A longer
 	// Grant has errors and gives nothing. A Grant of the cluster starts when it is
-	// created or at its notBefore, whichever is later, so that prolonging it again and
-	// again does not get past this. The default is no bound, the minimum 1m, the maximum
-	// 8760h.
+	// created or at its notBefore, whichever is later, so that a later expiresAt alone
+	// does not get past this. Who may grant the groups can move notBefore too, or create
+	// another Grant. The default is no bound, the minimum 1m, the maximum 8760h.
 	MaxDuration *metav1.Duration `json:"maxDuration,omitempty"`
 	// OwnGrants is whether a user may be the subject of a Grant that the same user made.
+	// It compares the names: a person with two user names can grant from one to the other.
 	OwnGrants OwnGrants `json:"ownGrants,omitempty"`
 	// Retain is how long a Grant of the cluster is kept after its end. Then Gatehouse
 	// deletes it. The default is 168h, the minimum 10m, the maximum 8760h.
