@@ -7,11 +7,13 @@
 package scopes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,9 +36,28 @@ var ErrNotEnforced = errors.New("the API server does not enforce the scopes of t
 // probeUser is the user of the reviews. No binding names it.
 const probeUser = "gatehouse-probe"
 
-// Check asks an API server whether it enforces scopes. The error wraps ErrNotEnforced if it does not; any other means that this is not
-// known.
+// pairs is how many times a check asks its two questions. A load balancer spreads them over the API servers.
+const pairs = 4
+
+// Check asks whether API servers enforce scopes, over several new connections at the same time if the client is of Client. The error
+// wraps ErrNotEnforced if one of them does not; any other means that this is not known.
 func Check(ctx context.Context, client authorizationv1client.SubjectAccessReviewInterface) error {
+	var (
+		asking sync.WaitGroup
+		errs   [pairs]error
+	)
+	for i := range errs {
+		asking.Go(func() { errs[i] = checkOne(ctx, client) })
+	}
+	asking.Wait()
+	if i := slices.IndexFunc(errs[:], func(err error) bool { return errors.Is(err, ErrNotEnforced) }); i >= 0 {
+		return errs[i]
+	}
+	return cmp.Or(errs[:]...)
+}
+
+// checkOne is Check over one connection for each question. The second one is asked where the first was answered well.
+func checkOne(ctx context.Context, client authorizationv1client.SubjectAccessReviewInterface) error {
 	asked, err := ask(ctx, client, authz.ProbeDenied)
 	switch {
 	case err != nil:
@@ -101,7 +122,8 @@ const (
 	again = 5 * time.Second
 	// timeout bounds a check.
 	timeout = 15 * time.Second
-	// valid is for how long a check counts that could not be repeated.
+	// valid is for how long a check counts that could not be repeated, and for how long no other counts after one that has found
+	// scopes not enforced: the API server that it reached may be one of several.
 	valid = 5 * time.Minute
 )
 
@@ -115,7 +137,10 @@ type Monitor struct {
 	mu sync.Mutex
 	// proven is the time of the last check that found scopes enforced, zero if a later one has found the opposite.
 	proven time.Time
-	// err is that of the last check.
+	// refuted is the time of the last check that has found the opposite, and refutation its error.
+	refuted    time.Time
+	refutation error
+	// err is that of the last check that had one. It is never nil.
 	err error
 }
 
@@ -133,6 +158,9 @@ func NewMonitor(client authorizationv1client.SubjectAccessReviewInterface, log *
 func (m *Monitor) Err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.refuted.IsZero() && m.now().Sub(m.refuted) < valid {
+		return m.refutation
+	}
 	if m.proven.IsZero() || m.client != nil && m.now().Sub(m.proven) > valid {
 		return m.err
 	}
@@ -172,12 +200,14 @@ func (m *Monitor) check(ctx context.Context) error {
 	case ctx.Err() != nil: // the server ends
 	case err != nil:
 		m.note(err)
-		// Logged when the API server does not enforce the scopes of tokens, or this cannot be checked: tokens with a scope are
-		// rejected then.
+		// Logged when an API server does not enforce the scopes of tokens, or this cannot be checked: tokens with a scope are
+		// rejected then, and for five minutes after an API server was last found not to enforce them.
 		m.problems.Report(what, kind(err), err.Error(), "tokens with a scope are rejected until then")
 	default:
 		m.note(nil)
-		m.problems.Recover(what)
+		if m.Err() == nil {
+			m.problems.Recover(what)
+		}
 	}
 	return err
 }
@@ -193,12 +223,13 @@ func kind(err error) string {
 func (m *Monitor) note(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.err = err
-	switch {
-	case err == nil:
+	if err == nil {
 		m.proven = m.now()
-	case errors.Is(err, ErrNotEnforced):
-		m.proven = time.Time{}
+		return
+	}
+	m.err = err
+	if errors.Is(err, ErrNotEnforced) {
+		m.proven, m.refuted, m.refutation = time.Time{}, m.now(), err
 	}
 }
 

@@ -1,11 +1,15 @@
 package scopes
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -104,6 +108,14 @@ func TestMonitor(t *testing.T) {
 	_ = m.check(t.Context())
 	expect("not asked any more", false, "it does not ask Gatehouse")
 
+	server[authz.ProbeDenied] = asking()[authz.ProbeDenied]
+	_ = m.check(t.Context())
+	now = now.Add(valid - time.Second)
+	_ = m.check(t.Context())
+	expect("asked again, but not for long", false, "it does not ask Gatehouse")
+	now = now.Add(time.Second)
+	expect("asked again for long", true, "True")
+
 	alone := NewMonitor(nil, slog.New(slog.DiscardHandler), func() time.Time { return now })
 	alone.Run(t.Context())
 	if err := alone.Err(); err == nil || !strings.Contains(err.Error(), "gatehouse probe --authorization") {
@@ -113,6 +125,56 @@ func TestMonitor(t *testing.T) {
 	now = now.Add(24 * time.Hour)
 	if err := alone.Err(); err != nil {
 		t.Errorf("without a cluster, asked: %v", err)
+	}
+}
+
+// TestMonitorOfSeveral: behind a load balancer, where one API server of two lacks the configuration, no token with a scope is accepted at
+// any time, whichever of the requests reach it. After the other one is mended, tokens are accepted when nothing spoke against it for
+// long.
+func TestMonitorOfSeveral(t *testing.T) {
+	t.Parallel()
+	for name, reachesOther := range map[string]func(request int64) bool{
+		"in turn":                 func(request int64) bool { return request%2 == 0 },
+		"one request of a check":  func(request int64) bool { return request%(2*pairs) == 5 },
+		"one request in a while":  func(request int64) bool { return request%(2*pairs*4) == 0 },
+		"one whole check of four": func(request int64) bool { return request/(2*pairs)%4 == 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var (
+					requests atomic.Int64
+					mended   atomic.Bool
+				)
+				client := fake.NewClientset()
+				client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
+					if !reachesOther(requests.Add(1)-1) || mended.Load() {
+						review.Status = asking()[review.Spec.Extra[v1alpha1.ScopeExtraKey][0]]
+					}
+					return true, review, nil
+				})
+				m := NewMonitor(client.AuthorizationV1().SubjectAccessReviews(), slog.New(slog.DiscardHandler), time.Now)
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { m.Run(ctx) })
+				defer running.Wait()
+				defer cancel()
+				for range 3600 {
+					synctest.Wait()
+					if m.Err() == nil {
+						t.Fatal("scopes count as enforced")
+					}
+					time.Sleep(time.Second) // of the bubble's clock
+				}
+				mended.Store(true)
+				time.Sleep(valid + 2*every)
+				synctest.Wait()
+				if err := m.Err(); err != nil {
+					t.Errorf("mended: %v", err)
+				}
+			})
+		})
 	}
 }
 
