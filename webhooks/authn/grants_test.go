@@ -108,7 +108,7 @@ func TestGrantsInTime(t *testing.T) {
 		grant := newGrant("a", func(g *authn.Grant) {
 			g.Spec.NotBefore, g.Spec.ExpiresAt = metav1.NewTime(began.Add(10*time.Minute)), metav1.NewTime(began.Add(20*time.Minute))
 		})
-		clocks := map[string]func() time.Time{"on time": time.Now, "ahead": func() time.Time { return time.Now().Add(time.Minute) }}
+		clocks := map[string]func() time.Time{"on time": time.Now, "ahead": func() time.Time { return time.Now().Add(time.Minute) }} //nolint:forbidigo // the bubble's
 		sets := map[string]*authn.Set{}
 		for name, clock := range clocks {
 			set, err := authn.Compile(authn.Spec{Tokens: []authn.Token{document}, Grants: []authn.Grant{grant}, Now: clock})
