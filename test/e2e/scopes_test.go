@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,15 +109,21 @@ func (w *scopesWorld) bind(t *testing.T, role string, users ...string) {
 // start starts the server, which asks the API server as the user gatehouse.
 func (w *scopesWorld) start(t *testing.T) {
 	t.Helper()
+	w.startWith(t, "--kubeconfig", w.path("gatehouse.kubeconfig"))
+}
+
+// startWith starts the server with flags.
+func (w *scopesWorld) startWith(t *testing.T, flags ...string) {
+	t.Helper()
 	access, err := w.ConfigFor("gatehouse")
 	must(t, err)
 	must(t, cluster.WriteKubeconfig(w.path("gatehouse.kubeconfig"), access.Host, access.CAData, access.CertData, access.KeyData))
 	w.log = w.path("gatehouse.log")
 	showIfFailed(t, "gatehouse", w.log)
-	w.gatehouse, err = gatehouse.Start(t.Context(), w.log, append([]string{
-		"--config", w.config, "--authorize", "--kubeconfig", w.path("gatehouse.kubeconfig"), "--log-level", "debug",
+	w.gatehouse, err = gatehouse.Start(t.Context(), w.log, slices.Concat([]string{
+		"--config", w.config, "--authorize", "--log-level", "debug",
 		"--listen", net.JoinHostPort(cluster.ListenAddress(), "0"), "--ops-listen", "127.0.0.1:0", "--drain-delay", "0s",
-	}, w.serving...)...)
+	}, w.serving, flags)...)
 	must(t, err)
 	t.Cleanup(w.gatehouse.Kill)
 	w.relay.to(w.gatehouse)
@@ -350,6 +357,24 @@ func TestScopesInTime(t *testing.T) {
 	}
 	w.start(t)
 	w.eventually(t, named, "GET /metrics", http.StatusOK)
+
+	// Without access to the cluster, requests of tokens that the API server still knows show nothing, and a probe does.
+	w.gatehouse.Kill()
+	w.startWith(t)
+	_, _, err = w.ask(t.Context(), named, "GET /metrics", "", nil)
+	must(t, err)
+	if _, body, err := w.gatehouse.Get(t.Context(), "/readyz?verbose"); err != nil || !strings.Contains(body, "ScopesEnforced=False: no probe has reached /authorize") {
+		t.Errorf("/readyz says %s, %v", body, err)
+	}
+	_, err = gatehouse.Run(t.Context(), "probe", "--authorization", "--kubeconfig", w.path("gatehouse.kubeconfig"))
+	must(t, err)
+	support.Eventually(t, "scopes to be enforced", func() error {
+		_, body, err := w.gatehouse.Get(t.Context(), "/readyz?verbose")
+		if err == nil && !strings.Contains(body, "ScopesEnforced=True") {
+			err = errors.New(body)
+		}
+		return err
+	})
 }
 
 // TestScopesNotEnforced: with an API server that would let a token have all rights while Gatehouse is away, no token with a scope is

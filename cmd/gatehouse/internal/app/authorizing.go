@@ -7,8 +7,6 @@ import (
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/scopes"
-	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
 // addAuthorization adds /authorize, and what knows whether the API server asks it. Without --authorize, tokens with a scope are rejected.
@@ -26,13 +24,7 @@ func (w *wiring) addAuthorization(context.Context) error {
 	monitor := scopes.NewMonitor(client, w.log, time.Now)
 	w.reviews.Authorize, w.reconciler.ScopesEnforced = true, monitor.Err
 	w.add(part{
-		metrics: monitor.Collector(), run: endless(monitor.Run), details: monitor.Details,
-		observe: func(o *review.Outcome) {
-			// Only a caller with a client certificate gets an answer.
-			if o.Endpoint == webhooks.AuthorizeName && (o.Decision == review.Denied || o.Decision == review.NoOpinion) {
-				monitor.Asked()
-			}
-		},
+		metrics: monitor.Collector(), run: endless(monitor.Run), details: monitor.Details, observe: monitor.Observe,
 	})
 	return nil
 }

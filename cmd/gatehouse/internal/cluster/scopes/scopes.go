@@ -26,8 +26,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
 // ErrNotEnforced means that an API server answered, and does not enforce scopes.
@@ -127,7 +129,7 @@ const (
 	valid = 5 * time.Minute
 )
 
-// Monitor knows whether the API server enforces scopes. Without a client, requests of API servers show it. It is safe for concurrent
+// Monitor knows whether the API server enforces scopes. Without a client, a Check of another program shows it. It is safe for concurrent
 // use.
 type Monitor struct {
 	client   authorizationv1client.SubjectAccessReviewInterface
@@ -149,7 +151,7 @@ func NewMonitor(client authorizationv1client.SubjectAccessReviewInterface, log *
 	m := &Monitor{client: client, problems: problemlog.New(log, "scopes of tokens"), now: now}
 	m.err = errors.New("the API server was not asked yet whether it enforces the scopes of tokens")
 	if client == nil {
-		m.err = errors.New("no API server has asked /authorize since this server started (hint: gatehouse probe --authorization makes it ask; with --kubeconfig or --in-cluster, this server does that itself)")
+		m.err = errors.New("no probe has reached /authorize through an API server since this server started (hint: run gatehouse probe --authorization; with --kubeconfig or --in-cluster, this server does that itself)")
 	}
 	return m
 }
@@ -167,9 +169,12 @@ func (m *Monitor) Err() error {
 	return nil
 }
 
-// Asked notes that an API server has asked about a request. It counts if there is no client: a check shows more.
-func (m *Monitor) Asked() {
-	if m.client == nil {
+// Observe notes the second question of a Check: it is asked where the first one, which only the answer of a Gatehouse that an API
+// server asks denies, was denied. It counts if there is no client, as a check shows more. Requests of tokens do not count: they show
+// nothing about the API server's other requests.
+func (m *Monitor) Observe(o *review.Outcome) {
+	// Only a caller with a client certificate gets as far as to this reason.
+	if m.client == nil && o.Endpoint == webhooks.AuthorizeName && o.Reason == string(authz.ReasonProbe) && o.Decision == review.Unknown {
 		m.note(nil)
 	}
 }

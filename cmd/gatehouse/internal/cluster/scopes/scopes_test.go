@@ -19,8 +19,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
 // apiServer answers reviews, by the scope of their users.
@@ -91,7 +93,8 @@ func TestMonitor(t *testing.T) {
 			t.Errorf("%s: got %v, %q", what, err, m.Details())
 		}
 	}
-	m.Asked() // a check shows more
+	probe := review.Outcome{Endpoint: webhooks.AuthorizeName, Decision: review.Unknown, Reason: string(authz.ReasonProbe)}
+	m.Observe(&probe) // a check shows more
 	expect("at the start", false, "ScopesEnforced=False: the API server was not asked yet")
 	_ = m.check(t.Context())
 	expect("checked", true, "ScopesEnforced=True")
@@ -121,7 +124,19 @@ func TestMonitor(t *testing.T) {
 	if err := alone.Err(); err == nil || !strings.Contains(err.Error(), "gatehouse probe --authorization") {
 		t.Errorf("without a cluster: %v", err)
 	}
-	alone.Asked()
+	for name, o := range map[string]review.Outcome{
+		"a token's request inside":    {Endpoint: webhooks.AuthorizeName, Decision: review.NoOpinion, Reason: string(authz.ReasonRule)},
+		"a token's request outside":   {Endpoint: webhooks.AuthorizeName, Decision: review.Denied, Reason: string(authz.ReasonOutside)},
+		"an undecided request":        {Endpoint: webhooks.AuthorizeName, Decision: review.Unknown, Reason: string(authz.ReasonUnknownScope)},
+		"the first question":          {Endpoint: webhooks.AuthorizeName, Decision: review.Denied, Reason: string(authz.ReasonProbe)},
+		"a caller without a right":    {Endpoint: webhooks.AuthorizeName, Decision: review.Refused},
+		"a review of something other": {Endpoint: "authenticate", Decision: review.Unknown, Reason: string(authz.ReasonProbe)},
+	} {
+		if alone.Observe(&o); alone.Err() == nil {
+			t.Errorf("without a cluster, %s counts", name)
+		}
+	}
+	alone.Observe(&probe)
 	now = now.Add(24 * time.Hour)
 	if err := alone.Err(); err != nil {
 		t.Errorf("without a cluster, asked: %v", err)
