@@ -134,6 +134,7 @@ func TestDefinitions(t *testing.T) {
 	t.Run("secret", d.testNoSecretInRefusal)
 	t.Run("defaults", d.testDefaults)
 	t.Run("columns", d.testColumns)
+	t.Run("scope column", d.testScopeColumn)
 	t.Run("names", d.testNames)
 	t.Run("status", d.testStatus)
 	t.Run("immutable", d.testImmutable)
@@ -391,7 +392,7 @@ func (d *defined) testColumns(t *testing.T) {
 		"AdmissionPolicy":        {`NAME +READY +REASON +DEGRADED +DENY +WARN +AUDIT +VIOLATIONS +AGE`, `small +True +InUse +False +Deny +17 +[0-9]+s`},
 		"AdmissionPolicyBinding": {`NAME +READY +REASON +DEGRADED +POLICY +DENY +WARN +AUDIT +AGE`, `small +True +InUse +False +small +Deny +Audit +[0-9]+s`},
 		"PolicyException":        {`NAME +READY +REASON +DEGRADED +EXPIRES +AGE`, `small +True +InUse +False +[0-9]+s`},
-		"AccessToken":            {`NAME +READY +REASON +DEGRADED +USER +EXPIRES +LAST USED +AGE`, `small +True +InUse +False +robot +2036-01-01T00:00:00Z +[0-9]+s +[0-9]+s`},
+		"AccessToken":            {`NAME +READY +REASON +DEGRADED +USER +SCOPE +EXPIRES +LAST USED +AGE`, `small +True +InUse +False +robot +2036-01-01T00:00:00Z +[0-9]+s +[0-9]+s`},
 		"Grant":                  {`NAME +READY +REASON +DEGRADED +PHASE +USER +GROUPS +EXPIRES +AGE`, `small +True +InUse +False +Active +jane +\["oncall"\] +2036-01-01T00:00:00Z +[0-9]+s`},
 		"TokenRevocation":        {`NAME +READY +REASON +DEGRADED +USER +ISSUED BEFORE +AGE`, `small +True +InUse +False +jane +2026-01-01T00:00:00Z +[0-9]+s`},
 	}
@@ -405,6 +406,27 @@ func (d *defined) testColumns(t *testing.T) {
 		}
 		if wide := d.run(t, "get", "--namespace", system, "--output", "wide", d.resources[u.GetKind()].Resource+".gatehouse.dev"); !strings.Contains(wide, "a message about Compiled") {
 			t.Errorf("%s: kubectl get -o wide shows no message:\n%s", u.GetKind(), wide)
+		}
+	}
+}
+
+// testScopeColumn looks at what kubectl get shows of the scope of a token. The API server drops a null, and with it what may have been
+// meant to narrow the token: nobody else notices.
+func (d *defined) testScopeColumn(t *testing.T) {
+	for name, c := range map[string]struct {
+		scope any
+		want  string
+	}{
+		"a-name": {map[string]any{"name": "view", "namespaces": []any{"shop"}}, "view"},
+		"rules":  {map[string]any{"rules": []any{map[string]any{"nonResourceURLs": []any{"/metrics"}, "verbs": []any{"get"}}}}, `[{"nonResourceURLs":["/metrics"],"verbs":["get"]}]`},
+		"a-null": {nil, ""},
+	} {
+		u := object(t, smallToken)
+		u.SetName(name)
+		must(t, unstructured.SetNestedField(u.Object, c.scope, "spec", "scope"))
+		_, has := d.store(t, u).Object["spec"].(map[string]any)["scope"]
+		if got := d.run(t, "get", "accesstokens.gatehouse.dev", name); has != (c.want != "") || !regexp.MustCompile(`robot +`+regexp.QuoteMeta(c.want)+` *2036-`).MatchString(got) {
+			t.Errorf("%s: the token has a scope: %t, and kubectl get shows\n%s", name, has, got)
 		}
 	}
 }
