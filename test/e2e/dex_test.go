@@ -103,7 +103,7 @@ func (s *dexServer) Kill() {
 }
 
 // Suspend makes dex hang: connections are accepted and nothing is answered, until [dexServer.Resume].
-func (s *dexServer) Suspend() error { return s.process.Signal(syscall.SIGSTOP) }
+func (s *dexServer) Suspend() error { return s.process.Suspend() }
 
 // Resume makes a dex that hangs go on.
 func (s *dexServer) Resume() error { return s.process.Signal(syscall.SIGCONT) }

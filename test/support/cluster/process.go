@@ -8,9 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 const (
@@ -128,6 +131,27 @@ func (p *Process) Signal(signal os.Signal) error {
 		return fmt.Errorf("signal %s: %w", p.Name(), err)
 	}
 	return nil
+}
+
+// Suspend makes the program hang until a SIGCONT: the kernel takes connections for it, and nothing is answered. It returns
+// when no thread runs any more, which is later than the signal.
+func (p *Process) Suspend() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(stopGrace); ; time.Sleep(pollInterval) {
+		threads, err := procfs.AllThreads(p.PID())
+		runs := slices.ContainsFunc(threads, func(thread procfs.Proc) bool {
+			status, err := thread.Stat()
+			return err != nil || status.State != "T"
+		})
+		if err != nil || !runs {
+			return err //nolint:wrapcheck // it names the path
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("suspend %s: it still runs", p.Name())
+		}
+	}
 }
 
 // Exited is closed when the program that runs, or ran last, has ended. It is nil before the first start.

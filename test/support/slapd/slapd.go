@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/go-ldap/ldap/v3"
-	"github.com/prometheus/procfs"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
@@ -182,27 +181,9 @@ func (s *Server) Stop() {
 // later than the signal.
 func (s *Server) Pause() {
 	s.t.Helper()
-	err := s.process.Signal(syscall.SIGSTOP)
-	if err == nil {
-		err = support.Poll(context.Background(), s.suspended)
-	}
-	if err != nil {
+	if err := s.process.Suspend(); err != nil {
 		s.t.Fatalf("pause slapd: %v", err)
 	}
-}
-
-// suspended reports whether all threads have stopped.
-func (s *Server) suspended() error {
-	threads, err := procfs.AllThreads(s.process.PID())
-	if err != nil {
-		return err
-	}
-	for _, thread := range threads {
-		if status, err := thread.Stat(); err != nil || status.State != "T" {
-			return errors.Join(err, errors.New("it still runs"))
-		}
-	}
-	return nil
 }
 
 // Resume lets a suspended server go on.
