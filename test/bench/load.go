@@ -212,13 +212,14 @@ type answer struct {
 func checkAnswer(text []byte, uid string, wants wants) (answer, error) {
 	var a answer
 	wrong := ""
-	if err := json.Unmarshal(text, &a); err != nil {
+	switch err := json.Unmarshal(text, &a); {
+	case err != nil:
 		wrong = err.Error()
-	} else if wants.access {
+	case wants.access:
 		wrong = a.wrongAccess()
-	} else if uid == "" {
+	case uid == "":
 		wrong = a.wrongToken(wants)
-	} else {
+	default:
 		wrong = a.wrongAdmission(uid, wants)
 	}
 	if wrong != "" {
