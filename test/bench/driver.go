@@ -126,7 +126,7 @@ func (d *driver) start(ctx context.Context, _ *report) error {
 			if err := errors.Join(os.Mkdir(documents, 0o700), writeDocuments(documents, configuration, time.Now())); err != nil {
 				return err
 			}
-			args := []string{"serve", "--config", documents, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--authorize"}
+			args := []string{"serve", "--config", documents, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}
 			switch configuration {
 			case ownCertificate:
 				args = append(args, "--self-signed", "127.0.0.1", "--self-signed-dir", documents+" certificates")
@@ -135,8 +135,11 @@ func (d *driver) start(ctx context.Context, _ *report) error {
 			default:
 				args = append(args, "--tls-cert", certFile, "--tls-key", keyFile, "--client-ca", caFile)
 			}
-			if binary.kind == gatehouseServer && strings.HasSuffix(configuration, recorded) {
-				args = append(args, "--record", documents+recordings)
+			if binary.kind == gatehouseServer { // another build may not have these flags
+				args = append(args, "--authorize")
+				if strings.HasSuffix(configuration, recorded) {
+					args = append(args, "--record", documents+recordings)
+				}
 			}
 			if err := d.startServer(ctx, server{kind: binary.kind, configuration: configuration}, binary.path, args...); err != nil {
 				return err
@@ -201,7 +204,7 @@ func (d *driver) serversOf(s scenario) []*server {
 	var servers []*server
 	for _, server := range d.servers {
 		if server.kind == nullServer ||
-			server.configuration == s.configuration && (server.kind != inTreeServer || s.inTree) {
+			server.configuration == s.configuration && (server.kind != inTreeServer || s.inTree) && (server.kind != oldServer || s.path != pathAuthorize) {
 			servers = append(servers, server)
 		}
 	}
