@@ -265,7 +265,7 @@ func TestReplayCannotJudge(t *testing.T) {
 		"no such configuration": {[]string{"--config", "none", recording}, cli.ExitUnknown, "", `--config: "none" cannot be read`},
 		"broken configuration":  {[]string{"--config", broken, recording}, cli.ExitUnknown, "", "AdmissionPolicy/x"},
 		"not recorded":          {[]string{alone}, cli.ExitUnknown, "cannot decide", "no review can be decided: the recording does not hold the configuration"},
-		"filter":                {[]string{"--config", candidate, recording, "-n", "none"}, cli.ExitUnknown, "0 reviews", `there is no such admission review in the recording`},
+		"filter":                {[]string{"--config", candidate, recording, "-n", "none"}, cli.ExitUnknown, "0 reviews", `there is no such review in the recording`},
 		"time":                  {[]string{"--config", candidate, recording, "--since", "2026-11-20T09:08:00Z", "--until", "2026-11-20T09:09:00Z"}, cli.ExitUnknown, "1 review:", "no review can be decided"},
 		"until":                 {[]string{"--config", candidate, recording, "--until", "2026-11-20T09:01:00Z"}, cli.ExitNo, "1 review:", ""},
 		"user":                  {[]string{"--config", candidate, recording, "--user", "bert"}, cli.ExitNo, "1 review:", ""},

@@ -132,7 +132,7 @@ const (
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "recording")
-	s := start(t, "--record", dir, "--log-level", "debug")
+	s := start(t, "--record", dir, "--authorize", "--log-level", "debug")
 	for i := range 5 {
 		must(t, s.Post(t.Context(), "/mutate", pod(fmt.Sprint("mutate-", i))))
 		must(t, s.Post(t.Context(), "/validate", pod(fmt.Sprint("validate-", i))))
@@ -140,6 +140,7 @@ func TestSecrets(t *testing.T) {
 		must(t, s.Post(t.Context(), "/validate", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"token-review","kind":{"group":"authentication.k8s.io","version":"v1","kind":"TokenReview"},"resource":{"group":"authentication.k8s.io","version":"v1","resource":"tokenreviews"},"operation":"CREATE","userInfo":{"username":"anna"},"object":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"`+secret+`"}}}}`)))
 		must(t, s.Post(t.Context(), "/validate", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"token-request","kind":{"group":"authentication.k8s.io","version":"v1","kind":"TokenRequest"},"resource":{"group":"","version":"v1","resource":"serviceaccounts"},"subResource":"token","operation":"CREATE","userInfo":{"username":"anna"},"object":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","status":{"token":"`+secret+`"}}}}`)))
 		must(t, s.Post(t.Context(), "/validate", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"access-review","kind":{"group":"authorization.k8s.io","version":"v1","kind":"SubjectAccessReview"},"resource":{"group":"authorization.k8s.io","version":"v1","resource":"subjectaccessreviews"},"operation":"CREATE","userInfo":{"username":"anna"},"object":{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"anna","extra":{"example.com/key":["`+secret+`"]}}}}}`)))
+		must(t, s.Post(t.Context(), "/authorize", []byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"anna","uid":"`+secret+`","groups":["`+secret+`"],"extra":{"gatehouse.dev/scope":["view"],"example.com/key":["`+secret+`"]},"resourceAttributes":{"verb":"list","resource":"pods","labelSelector":{"requirements":[{"key":"a","operator":"In","values":["`+secret+`"]}]}}}}`)))
 		must(t, s.Post(t.Context(), "/authenticate", []byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"`+secret+`"}}`)))
 	}
 	login, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.Reviews.String()+"/login", strings.NewReader(`{"username":"anna","password":"`+secret+`"}`))
@@ -148,16 +149,16 @@ func TestSecrets(t *testing.T) {
 	response, err := s.Client.Do(login)
 	must(t, err)
 	must(t, response.Body.Close())
-	s.metric(t, reviews, `result="recorded"`, is(25))
+	s.metric(t, reviews, `result="recorded"`, is(30))
 	s.metric(t, reviews, `result="skipped"`, is(10))
 	must(t, s.Signal(os.Interrupt))
 	_, err = s.Wait(t.Context())
 	must(t, err)
 	text := read(t, dir)
-	if got := countReviews(text); got != 25 {
-		t.Errorf("%d reviews, want 25", got)
+	if got := countReviews(text); got != 30 {
+		t.Errorf("%d reviews, want 30", got)
 	}
-	for _, want := range []string{`"allowed":false`, "the data is gatehouse-redacted", `"endpoint":"authenticate"`, "kind: Namespace", visible} {
+	for _, want := range []string{`"allowed":false`, "the data is gatehouse-redacted", `"endpoint":"authenticate"`, `"endpoint":"authorize"`, `"gatehouse.dev/scope":["view"]`, "kind: Namespace", visible} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the recording lacks %s", want)
 		}

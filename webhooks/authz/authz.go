@@ -166,6 +166,15 @@ func (s *Set) DecideScope(scope *v1alpha1.TokenScope, r *authorizationv1.Subject
 	return d
 }
 
+// ScopeOf describes the scope of the user of a request as ScopeText does: "" for a user without a scope, or with one that cannot be read.
+func ScopeOf(r *authorizationv1.SubjectAccessReviewSpec) string {
+	scope, err := parse(r.Extra[v1alpha1.ScopeExtraKey])
+	if err != nil {
+		return ""
+	}
+	return ScopeText(scope)
+}
+
 // ScopeText describes a scope on one line: "view in namespaces shop, web", or "3 rules".
 func ScopeText(scope *v1alpha1.TokenScope) string {
 	text := scope.Name

@@ -177,10 +177,15 @@ func (s *reviews) accessEndpoint(e webhooks.Endpoint) http.Handler {
 	o := s.access
 	o.Name = e.Name
 	return keepAliveIf(isVerified, review.Access(func(ctx context.Context, r *review.AccessRequest) review.AccessResponse {
+		trace := s.begin(&r.Call)
 		if err := s.checkComplete(); err != nil {
 			return review.AccessResponse{Status: authorizationv1.SubjectAccessReviewStatus{EvaluationError: "starting"}, Reason: "starting", Detail: err.Error()}
 		}
-		d := e.Access(ctx, s.current.Load(), &r.Spec)
+		snapshot := s.current.Load()
+		if trace != nil {
+			snapshot = trace.Snapshot(snapshot)
+		}
+		d := e.Access(ctx, snapshot, &r.Spec)
 		response := review.AccessResponse{Status: d.Status(), Reason: string(d.Reason), Detail: d.Scope}
 		if d.Reason == authz.ReasonProbe {
 			response.Code = http.StatusServiceUnavailable // the API server need not try again

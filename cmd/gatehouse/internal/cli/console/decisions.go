@@ -60,7 +60,7 @@ func newDecisionFilter(query url.Values, now time.Time) (*decisionFilter, error)
 	f.Fields = []filterField{
 		{Name: "namespace", Label: "Namespace"},
 		{Name: "name", Label: "Part of the name"},
-		{Name: "decision", Label: "Outcome", Options: []string{string(review.Allowed), string(review.Denied), string(review.Unknown), string(review.Refused), string(review.Shed)}},
+		{Name: "decision", Label: "Outcome", Options: []string{string(review.Allowed), string(review.Denied), string(review.NoOpinion), string(review.Unknown), string(review.Refused), string(review.Shed)}},
 		{Name: "since", Label: "Since", Hint: "24h, or a time"},
 		{Name: "until", Label: "Until", Hint: "1h, or a time"},
 		{Name: "user", Label: "User"},
@@ -203,7 +203,7 @@ func (r *row) URL() string {
 // outcomeClass returns the class of the color of an outcome.
 func outcomeClass(outcome string) string {
 	switch review.Decision(outcome) { //nolint:exhaustive // the others are no answers
-	case review.Allowed:
+	case review.Allowed, review.NoOpinion:
 		return "good"
 	case review.Denied, review.Refused:
 		return "bad"

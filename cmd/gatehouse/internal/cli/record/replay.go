@@ -36,7 +36,8 @@ which answers differ and whom that affects. Use it before you change a policy or
 profile: --config is the candidate. Without --config, the recorded configuration
 decides, and what differs comes from this version of Gatehouse.
 
-  newly-refused        the request was admitted, and would be refused
+  newly-refused        the request was admitted, and would be refused; of a token with
+                       a scope, it was inside of the scope, and would be outside
   newly-admitted       the reverse
   changed-patch        the object would be changed in another way
   new-warnings         the client would get a warning that it did not get

@@ -59,7 +59,7 @@ func (r *replayReport) exit() error {
 	}
 	switch {
 	case r.Reviews == 0 && len(errs) == 0:
-		errs = append(errs, errors.New("there is no such admission review in the recording"))
+		errs = append(errs, errors.New("there is no such review in the recording, or only logins"))
 	case r.Reviews > 0 && r.UndecidedReviews == r.Reviews:
 		errs = append(errs, fmt.Errorf("no review can be decided: %s", cli.Inert(r.reasons()[0])))
 	}
@@ -165,8 +165,11 @@ func answerText(a *replay.Answer) string {
 		return "not kept: the replay has too many examples"
 	}
 	text := cli.InertName(a.Decision)
-	if text == "unknown" {
+	switch text {
+	case "unknown":
 		text = "cannot decide"
+	case "no-opinion":
+		text = "inside of the scope"
 	}
 	if a.Message != "" {
 		text += ": " + cli.Inert(a.Message)

@@ -75,7 +75,7 @@ to its end.`,
 	flags := cmd.Flags()
 	f.filter.add(cmd, "show")
 	flags.StringArrayVar(&f.decisions, "decision", nil, "show only reviews with this decision: "+strings.Join(decisions(), ", ")+"; repeatable")
-	flags.StringArrayVar(&f.policies, "policy", nil, "show only reviews that this policy or profile refused, warned about or changed, as recorded: a name, or KIND/NAME; repeatable")
+	flags.StringArrayVar(&f.policies, "policy", nil, "show only reviews that this policy, profile or scope refused, warned about or changed, as recorded: a name, or KIND/NAME; repeatable")
 	flags.StringVar(&f.name, "name", "", "show only reviews of objects whose name contains this text, in upper or lower case")
 	flags.StringVar(&f.id, "id", "", "show only reviews whose ID begins with this text")
 	flags.BoolVar(&f.full, "full", false, "with -o json: show the request, the answer, and what the decision read")
@@ -84,7 +84,7 @@ to its end.`,
 }
 
 func decisions() []string {
-	return []string{string(review.Allowed), string(review.Denied), string(review.Unknown), string(review.Refused), string(review.Shed)}
+	return []string{string(review.Allowed), string(review.Denied), string(review.NoOpinion), string(review.Unknown), string(review.Refused), string(review.Shed)}
 }
 
 // check returns everything that is wrong with the flags.
@@ -126,7 +126,9 @@ func summarize(r *record.Review, header *record.Header) shownReview {
 		s.Took = r.Took.String()
 	}
 	answer := rawjson.Value(r.Response)
-	s.Message = cmp.Or(answer.Get("status", "message").Text(), answer.Get("status", "error").Text()) // of a login
+	status := answer.Get("status")
+	// The error is that of a login, and a reason without a message that of an access review.
+	s.Message = cmp.Or(status.Get("message").Text(), status.Get("error").Text(), status.Get("reason").Text())
 	for _, warning := range answer.Get("warnings").Elements() {
 		s.Warnings = append(s.Warnings, warning.Text())
 	}

@@ -30,6 +30,10 @@ func write(t testing.TB, files map[string][]byte) string {
 func TestShow(t *testing.T) {
 	t.Parallel()
 	login := &record.Review{ID: "a-1", Endpoint: "authenticate", Decision: "allowed", Token: &record.Token{Backend: "AccessTokens", ID: "ci"}, Response: json.RawMessage(`{"status":{"authenticated":true,"user":{"username":"ci-bot"}}}`)}
+	access := &record.Review{
+		ID: "sar-1", Endpoint: "authorize", Decision: "denied", Response: json.RawMessage(`{"status":{"allowed":false,"denied":true,"reason":"outside of the scope of this token: view"}}`),
+		Request: json.RawMessage(`{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{"user":"agent","extra":{"gatehouse.dev/scope":["view"]},"resourceAttributes":{"verb":"delete","group":"apps","resource":"deployments","namespace":"web","name":"cart"}}}`),
+	}
 	hostile := admitted("h1", "shop\x1b[31m", "\u202ename", "<b>joe", "unknown")
 	hostile.Response = nil
 	hostile.Lookups = &record.Lookups{Namespaces: []record.NamespaceLookup{{Name: "shop"}}}
@@ -37,7 +41,7 @@ func TestShow(t *testing.T) {
 		r := admitted("1a", "billing", "", "ann", "denied")
 		r.Decision, r.Response = "denied", json.RawMessage(`{"allowed":false,"status":{"message":"no","details":{"causes":[{"message":"AdmissionPolicy 'team-label' denied request: no team"}]}}}`)
 		return r
-	}(), login, hostile)
+	}(), login, hostile, access)
 	dir := write(t, map[string][]byte{"1.gatehouse.zst": whole, "key": []byte("no segment")})
 	for _, tt := range []struct {
 		name, args string
@@ -45,19 +49,21 @@ func TestShow(t *testing.T) {
 		// want are the IDs.
 		want string
 	}{
-		{"all", "", 0, "0f5c 1a a-1 h1"},
+		{"all", "", 0, "0f5c 1a a-1 h1 sar-1"},
 		{"namespace", "-n shop", 0, "0f5c"},
 		{"two namespaces", "-n shop -n billing", 0, "0f5c 1a"},
 		{"user", "--user ci-bot", 0, "a-1"},
 		{"kind", "--kind pod --user ann", 0, "1a"},
-		{"decision", "--decision denied", 0, "1a"},
+		{"decision", "--decision denied", 0, "1a sar-1"},
 		{"endpoint", "--endpoint authenticate", 0, "a-1"},
+		{"access", "--endpoint authorize --kind deployments -n web --user agent", 0, "sar-1"},
+		{"scope", "--policy Scope/view", 0, "sar-1"},
 		{"policy", "--policy team-label", 0, "1a"},
 		{"policy with kind", "--policy AdmissionPolicy/team-label", 0, "1a"},
 		{"policy of another kind", "--policy SidecarProfile/team-label", 1, ""},
-		{"name", "--name CAR", 0, "0f5c"},
+		{"name", "--name CAR", 0, "0f5c sar-1"},
 		{"ID", "--id 0f", 0, "0f5c"},
-		{"since", "--since 2026-11-20T12:01:00Z", 0, "1a a-1 h1"},
+		{"since", "--since 2026-11-20T12:01:00Z", 0, "1a a-1 h1 sar-1"},
 		{"until", "--until 2026-11-20T12:01:00Z", 0, "0f5c"},
 		{"nothing", "--user nobody", 1, ""},
 	} {
@@ -77,16 +83,17 @@ func TestShow(t *testing.T) {
 	t.Run("table", func(t *testing.T) {
 		t.Parallel()
 		result := clitest.Run(t.Context(), "", []string{"record", "show", filepath.Join(dir, "1.gatehouse.zst")}, NewCommand)
-		const want = `TIME                      ENDPOINT      DECISION  OPERATION  KIND         NAMESPACE     NAME        USER    ID
-2026-11-20T12:00:00.000Z  validate      allowed   CREATE     Pod          shop          cart        joe     0f5c
-2026-11-20T12:01:00.000Z  validate      denied    CREATE     Pod          billing       gen-*       ann     1a
-2026-11-20T12:02:00.000Z  authenticate  allowed   -          TokenReview  -             ci          ci-bot  a-1
-2026-11-20T12:03:00.000Z  validate      allowed   CREATE     Pod          shop\x1b[31m  \u202ename  <b>joe  h1
+		const want = `TIME                      ENDPOINT      DECISION  OPERATION  KIND              NAMESPACE     NAME        USER    ID
+2026-11-20T12:00:00.000Z  validate      allowed   CREATE     Pod               shop          cart        joe     0f5c
+2026-11-20T12:01:00.000Z  validate      denied    CREATE     Pod               billing       gen-*       ann     1a
+2026-11-20T12:02:00.000Z  authenticate  allowed   -          TokenReview       -             ci          ci-bot  a-1
+2026-11-20T12:03:00.000Z  validate      allowed   CREATE     Pod               shop\x1b[31m  \u202ename  <b>joe  h1
+2026-11-20T12:04:00.000Z  authorize     denied    delete     deployments.apps  web           cart        agent   sar-1
 `
 		if result.Out != want {
 			t.Errorf("got\n%s\nwant\n%s", result.Out, want)
 		}
-		if want := "4 reviews of 4, 1 denied\n"; result.Err != want {
+		if want := "5 reviews of 5, 2 denied\n"; result.Err != want {
 			t.Errorf("standard error is\n%s\nwant %s", result.Err, want)
 		}
 	})

@@ -46,8 +46,8 @@ func (r *Redactor) Answer(dst, answer []byte, found *Found) ([]byte, error) {
 	}), nil
 }
 
-// TokenAnswer appends the status of a TokenReview. The extra values of the user are redacted.
-func (r *Redactor) TokenAnswer(dst, answer []byte) []byte {
+// StatusAnswer appends the status of a TokenReview or a SubjectAccessReview. The extra values of the user are redacted.
+func (r *Redactor) StatusAnswer(dst, answer []byte) []byte {
 	text := append([]byte(`{"status":`), rawjson.Value(answer).Get("status")...)
 	return r.walk(dst, append(text, '}'), userStatus).dst
 }

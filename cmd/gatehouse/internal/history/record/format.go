@@ -106,7 +106,7 @@ type Gap struct {
 // Review is a review and its answer.
 type Review struct {
 	// ID identifies the review in the recording: the UID of an AdmissionReview, and a number
-	// with the replica's name for a TokenReview.
+	// with the replica's name for a TokenReview or a SubjectAccessReview.
 	ID string `json:"id"`
 	// Time is when the review arrived, and Took the time until it was answered.
 	Time time.Time     `json:"time"`
@@ -126,11 +126,11 @@ type Review struct {
 	// Lookups are what the decision read besides the request. They are nil if that was not
 	// recorded.
 	Lookups *Lookups `json:"lookups,omitempty"`
-	// Request is the AdmissionReview as it came, but for what is redacted. It is nil for a
-	// TokenReview.
+	// Request is the AdmissionReview as it came, but for what is redacted, or of a SubjectAccessReview
+	// the user's name and scope, and what is asked for. It is nil for a TokenReview.
 	Request json.RawMessage `json:"request,omitempty"`
-	// Response is the response of the AdmissionReview that answered, with its patch as JSON, or the TokenReview with its status
-	// alone. It is nil if there was no answer: see Decision.
+	// Response is the response of the AdmissionReview that answered, with its patch as JSON, or the TokenReview or SubjectAccessReview
+	// with its status alone. It is nil if there was no answer: see Decision.
 	Response json.RawMessage `json:"response,omitempty"`
 }
 

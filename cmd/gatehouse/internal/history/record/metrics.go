@@ -17,7 +17,7 @@ func NewCollector(r *Recorder) *Collector {
 	return &Collector{
 		recorder: r,
 		reviews: prometheus.NewDesc("gatehouse_record_reviews_total",
-			"Reviews by result: recorded, or skipped by the rules of --record-config or because they hold a token.", []string{"result"}, nil),
+			"Reviews by result: recorded, or skipped: by the rules of --record-config, because they hold a token, or because Gatehouse asks by them whether scopes are enforced.", []string{"result"}, nil),
 		dropped: prometheus.NewDesc("gatehouse_record_dropped_total",
 			"Reviews that were answered but not recorded, by reason: queue (they came too fast), disk (they could not be written) or size (they are too large).", []string{"reason"}, nil),
 		bytes: prometheus.NewDesc("gatehouse_record_bytes", "Size of the recording in the directory, as of the last minute.", nil, nil),

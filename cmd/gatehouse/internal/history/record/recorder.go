@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -46,10 +48,10 @@ type Recorder struct {
 	wake chan struct{}
 	// queued is the number of bytes in the queue.
 	queued atomic.Int64
-	// tokens is the number of token reviews so far, and skipped that of reviews that the rules exclude.
-	tokens, skipped atomic.Int64
-	traces          sync.Pool
-	writing         segment
+	// unnamed is the number of reviews without a UID so far, and skipped that of reviews that are not to be recorded.
+	unnamed, skipped atomic.Int64
+	traces           sync.Pool
+	writing          segment
 
 	mu sync.Mutex
 	// gaps are the drops that no segment tells of yet, by reason.
@@ -62,8 +64,8 @@ type Recorder struct {
 
 // Stats are about a Recorder since its start.
 type Stats struct {
-	// Recorded and Skipped are numbers of reviews. Skipped are those that Options.Rules exclude or
-	// that hold a token.
+	// Recorded and Skipped are numbers of reviews. Skipped are those that Options.Rules exclude, that
+	// hold a token, or by which Gatehouse asks whether scopes are enforced.
 	Recorded, Skipped int64
 	// Dropped are numbers of reviews by Gap.Reason.
 	Dropped map[string]int64
@@ -98,7 +100,16 @@ func (r *Recorder) Begin() *Trace { return r.traces.Get().(*Trace) } //nolint:fo
 
 // add queues a review. It copies what it needs.
 func (r *Recorder) add(o *review.Outcome, x review.Exchange, t *Trace) {
-	if isCredential(o) || o.Decision == review.Allowed && o.Warnings == 0 && !r.options.Rules.hasShare(string(o.UID)) {
+	id, isAccess := string(o.UID), o.Endpoint == webhooks.AuthorizeName
+	if id == "" { // the reviews of tokens and of access have none
+		id = fmt.Sprintf("%s-%d-%d", r.options.Replica, o.Started.UnixMilli(), r.unnamed.Add(1))
+	}
+	isNever := isCredential(o)
+	if isAccess { // which holds no token
+		isNever = o.Reason == string(authz.ReasonProbe)
+	}
+	isUsual := o.Decision == review.NoOpinion || o.Decision == review.Allowed && o.Warnings == 0
+	if isNever || isUsual && !r.options.Rules.hasShare(id) {
 		r.skipped.Add(1)
 		r.free(t)
 		return
@@ -109,17 +120,18 @@ func (r *Recorder) add(o *review.Outcome, x review.Exchange, t *Trace) {
 		r.drop(o.Started, reasonQueue)
 		return
 	}
-	t.noteNamespace(o.Namespace)
+	if !isAccess { // its decision reads the configuration alone
+		t.noteNamespace(o.Namespace)
+	}
 	t.body, t.answer = append(t.body[:0], x.Body...), append(t.answer[:0], x.Answer...)
 	t.review = Review{
-		ID: string(o.UID), Time: o.Started.UTC(), Took: o.Took, Endpoint: o.Endpoint, Decision: o.Decision, Reason: o.Reason,
+		ID: id, Time: o.Started.UTC(), Took: o.Took, Endpoint: o.Endpoint, Decision: o.Decision, Reason: o.Reason,
 	}
 	if t.traced {
 		t.review.Config = t.of.Digest
 	}
-	t.isSecret = o.Resource.Resource == "secrets"
+	t.isSecret, t.isAccess = o.Resource.Resource == "secrets", isAccess
 	if len(x.Body) == 0 {
-		t.review.ID = fmt.Sprintf("%s-%d-%d", r.options.Replica, o.Started.UnixMilli(), r.tokens.Add(1))
 		t.review.Token = &Token{Backend: o.Backend, Source: o.Source, ID: o.TokenID}
 	}
 	select {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -52,6 +53,64 @@ func TestTokensAreNotRecorded(t *testing.T) {
 	}
 	stop()
 	if s := r.Stats(); s.Recorded != 1 || s.Skipped != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestAccess records access reviews: what the decision reads and the name of the user, and none by which Gatehouse asks itself.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := options(t, dir)
+	r := record.New(o)
+	stop := run(r)
+	snapshot, err := webhooks.Compile(webhooks.Spec{Digest: "d1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	access := func(decision review.Decision, reason authz.Reason, body, answer string) {
+		trace := r.Begin()
+		trace.Snapshot(snapshot)
+		trace.Finish(&review.Outcome{
+			Endpoint: webhooks.AuthorizeName, Decision: decision, Reason: string(reason), Started: time.UnixMilli(7), Namespace: "shop",
+			Resource: metav1.GroupVersionResource{Group: "authentication.k8s.io", Version: "v1", Resource: "tokenreviews"},
+		}, review.Exchange{Body: []byte(body), Answer: []byte(answer)})
+	}
+	const body = `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1beta1","metadata":{},"spec":{"user":"ci","uid":"hunter2","group":["hunter2"],` +
+		`"extra":{"gatehouse.dev/scope":["view","namespace=shop"],"example.com/key":["hunter2"]},"resourceAttributes":{"verb":"get","resource":"pods","name":"\n","fieldSelector":{"rawSelector":"hunter2"}}},"status":{"allowed":false}}`
+	access(review.NoOpinion, authz.ReasonRule, body, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1beta1","status":{"allowed":false}}`)
+	access(review.Unknown, authz.ReasonProbe, body, "")
+	access(review.Unknown, authz.ReasonUnknownScope, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"nonResourceAttributes":{"verb":"get","path":"/x"}}}`, "")
+	stop()
+	all, _ := recorded(t, dir)
+	if len(all) != 2 || r.Stats().Skipped != 1 {
+		t.Fatalf("%+v, %+v", all, r.Stats())
+	}
+	for i, want := range []string{
+		`{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1beta1","spec":{"user":"ci","extra":{"gatehouse.dev/scope":["view","namespace=shop"]},"resourceAttributes":{"verb":"get","resource":"pods","name":"\n"}}}`,
+		`{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{"user":"","nonResourceAttributes":{"path":"/x","verb":"get"}}}`,
+	} {
+		if one := &all[i]; string(one.Request) != want || one.Config != "d1" || one.ID != fmt.Sprintf("replica-1-7-%d", i+1+i) || one.Token != nil || len(one.Lookups.Namespaces) > 0 {
+			t.Errorf("got %+v\n%s, want\n%s", one, one.Request, want)
+		}
+	}
+	if got, want := string(all[0].Response), `{"status":{"allowed":false}}`; got != want || all[1].Response != nil {
+		t.Errorf("responses %s and %s, want %s and none", got, all[1].Response, want)
+	}
+}
+
+// TestShareOfUnnamed: of reviews that have no UID, a share is recorded too, and neither all nor none.
+func TestShareOfUnnamed(t *testing.T) {
+	t.Parallel()
+	o := options(t, t.TempDir())
+	o.Rules.Share = 0.5
+	r := record.New(o)
+	stop := run(r)
+	for range 100 {
+		r.Begin().Finish(&review.Outcome{Endpoint: "authenticate", Decision: review.Allowed}, review.Exchange{})
+	}
+	stop()
+	if s := r.Stats(); s.Recorded < 20 || s.Skipped < 20 {
 		t.Errorf("%+v", s)
 	}
 }

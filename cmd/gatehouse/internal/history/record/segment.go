@@ -144,22 +144,25 @@ func (r *Recorder) encode(t *Trace) error {
 	var found Found
 	text := s.lines
 	text = append(text, `{"review":{"request":`...)
-	if len(t.body) > 0 {
-		var err error
-		if text, found, err = redactor.Request(text, t.body, t.isSecret); err != nil {
-			return err
-		}
-	} else {
+	var err error
+	switch {
+	case len(t.body) == 0:
 		text = append(text, "null"...)
+	case t.isAccess:
+		text, err = appendAccess(text, t.body)
+	default:
+		text, found, err = redactor.Request(text, t.body, t.isSecret)
+	}
+	if err != nil {
+		return err
 	}
 	text = append(text, `,"response":`...)
 	switch {
 	case len(t.answer) == 0:
 		text = append(text, "null"...)
-	case one.Token != nil:
-		text = redactor.TokenAnswer(text, t.answer)
+	case one.Token != nil || t.isAccess:
+		text = redactor.StatusAnswer(text, t.answer)
 	default:
-		var err error
 		if text, err = redactor.Answer(text, t.answer, &found); err != nil {
 			return err
 		}

@@ -32,8 +32,8 @@ type Trace struct {
 
 	review       Review
 	body, answer []byte
-	// isSecret reports whether the review is about a Secret.
-	isSecret bool
+	// isSecret reports whether the review is about a Secret, and isAccess whether it is one of access.
+	isSecret, isAccess bool
 }
 
 // Finish records the finished review. The Trace must not be used any more.

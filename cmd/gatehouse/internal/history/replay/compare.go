@@ -27,7 +27,7 @@ type difference struct {
 	rules     []Rule
 }
 
-// compare compares two answers to an admission review. A request that both refuse is unchanged,
+// compare compares two answers to a review. A request that both refuse is unchanged,
 // whatever the rules and messages are: the client gets the same verdict. Messages and audit
 // annotations are not compared.
 func compare(before, after *answer) difference {
@@ -152,6 +152,9 @@ func decodePatch(patch rawjson.Value) []any {
 // refusingRules returns the rules that refuse the request.
 func (a *answer) refusingRules() []Rule {
 	var out []Rule
+	if a.scope != "" {
+		return []Rule{{Kind: ScopeKind, Name: short(a.scope)}}
+	}
 	for i := range a.violations {
 		if v := &a.violations[i]; v.Refuses() {
 			out = append(out, Rule{v.Kind, cmp.Or(v.Policy, otherRule), v.Rule})
@@ -217,14 +220,21 @@ func RecordedCauses(r *record.Review) []Cause {
 	if r.Token != nil || r.Request == nil {
 		return nil
 	}
-	answer := recordedAnswer(r)
+	of := newItem(new(Source), nil, r)
+	answer := of.recordedAnswer()
 	var out []Cause
 	add := func(effect Effect, rules ...Rule) {
 		for _, rule := range rules {
 			out = append(out, Cause{rule, effect})
 		}
 	}
-	if answer.decision != review.Allowed {
+	switch {
+	case of.isAccess():
+		if answer.decision == review.Denied {
+			add(Refused, answer.refusingRules()...)
+		}
+		return out
+	case answer.decision != review.Allowed:
 		add(Refused, sortedRules(answer.recordedRules())...)
 		return out
 	}
@@ -296,6 +306,9 @@ func (a *answer) profileOf(text string) Rule {
 
 // rulesOfFailure returns the rules for which a request cannot be decided.
 func (a *answer) rulesOfFailure() (out []Rule) {
+	if a.scope != "" {
+		return []Rule{{Kind: ScopeKind, Name: short(a.scope)}}
+	}
 	for i := range a.verdicts {
 		if v := &a.verdicts[i]; v.Reason == sidecar.Unknown || v.Reason == sidecar.NamespaceUnknown {
 			out = append(out, Rule{Kind: admit.InjectionKind, Name: v.Profile})

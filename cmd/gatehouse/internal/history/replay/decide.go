@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
@@ -34,14 +35,15 @@ type Item struct {
 	// base is the configuration that has decided, and baseErr why it is not known.
 	base    *configuration
 	baseErr error
-	// request is the decoded Request of an admission review.
+	// request is the decoded Request of an admission review, or access that of an access review, with its error.
 	request    admission.Request
+	access     authorizationv1.SubjectAccessReviewSpec
 	requestErr error
 }
 
 // answer is an answer to a review.
 type answer struct {
-	// decision is review.Allowed, Denied or Unknown.
+	// decision is review.Allowed, Denied or Unknown, or NoOpinion for an access review.
 	decision review.Decision
 	// undecided is why the replay cannot decide, and "" if it can.
 	undecided string
@@ -50,6 +52,9 @@ type answer struct {
 
 	// status, warnings, patch and audit are members of the answer as it is sent, the patch as JSON.
 	status, warnings, patch, audit rawjson.Value
+
+	// scope describes the scope of an access review, and reason says why that is denied.
+	scope, reason string
 
 	// by is the configuration that has decided, nil if it is not known.
 	by *configuration
@@ -105,7 +110,7 @@ const (
 	mutated     = mutations + "the object is what the recorded ones made of it, and those of this configuration may make something else"
 )
 
-// decide decides an admission review as the server does: the same function, the same answer.
+// decide decides a review as the server does: the same function, the same answer.
 func (d *decider) decide(ctx context.Context, item *Item) (out answer) {
 	defer func() {
 		if failed := recover(); failed != nil {
@@ -115,6 +120,9 @@ func (d *decider) decide(ctx context.Context, item *Item) (out answer) {
 	s, err := d.snapshot(item)
 	if err != nil {
 		return answer{undecided: "the configuration cannot be used: " + firstLine(err.Error())}
+	}
+	if item.isAccess() {
+		return authorize(s, item)
 	}
 	d.playback.begin(item)
 	if item.Review.Endpoint == "mutate" {
@@ -168,7 +176,11 @@ func reasonOf(e *policy.UndecidedError) string {
 
 func newItem(source *Source, of *segment, r *record.Review) *Item {
 	i := &Item{Source: source, segment: of, Review: r}
-	if !i.isLogin() && r.Request != nil {
+	switch {
+	case i.isLogin() || r.Request == nil:
+	case i.isAccess():
+		i.access, _, i.requestErr = review.DecodeAccess(r.Request)
+	default:
 		i.request, i.requestErr = review.DecodeAdmission(r.Request)
 	}
 	return i
@@ -177,13 +189,16 @@ func newItem(source *Source, of *segment, r *record.Review) *Item {
 // isLogin reports whether the review is one of the token endpoint.
 func (i *Item) isLogin() bool { return i.Review.Token != nil || i.Review.Endpoint == "authenticate" }
 
+// isAccess reports whether the review is one of access.
+func (i *Item) isAccess() bool { return i.Review.Endpoint == webhooks.AuthorizeName }
+
 // unreadable returns why a review cannot be replayed, "" if it can.
 func (i *Item) unreadable() string {
 	r := i.Review
 	switch {
 	case i.isLogin():
 		return "it is a login, whose token is not recorded"
-	case r.Endpoint != "validate" && r.Endpoint != "mutate":
+	case r.Endpoint != "validate" && r.Endpoint != "mutate" && !i.isAccess():
 		return "there is no such endpoint"
 	case r.Request == nil:
 		return "it was not recorded: the server refused it before it was read"
@@ -355,8 +370,12 @@ func readAnswer(response rawjson.Value) (out answer) {
 	return out
 }
 
-// recordedAnswer returns the answer that was recorded to an admission review.
-func recordedAnswer(r *record.Review) answer {
+// recordedAnswer returns the answer that was recorded to a review.
+func (i *Item) recordedAnswer() answer {
+	r := i.Review
+	if i.isAccess() {
+		return i.recordedAccess()
+	}
 	if (r.Decision != review.Allowed && r.Decision != review.Denied) || rawjson.Value(r.Response).Kind() != rawjson.Object {
 		return answer{decision: review.Unknown, failure: r.Reason}
 	}
@@ -368,8 +387,11 @@ func recordedAnswer(r *record.Review) answer {
 // public returns the answer for a Result.
 func (a *answer) public() *Answer {
 	out := &Answer{Decision: string(a.decision), Message: a.status.Get("message").Text(), Patch: string(a.patch), Violations: a.violations}
-	if a.decision == review.Unknown {
+	switch {
+	case a.decision == review.Unknown:
 		out.Message = a.failure
+	case a.reason != "":
+		out.Message = a.reason
 	}
 	out.Warnings = texts(a.warnings)
 	if verdicts := a.profiles(); len(verdicts) > 0 {

@@ -84,7 +84,7 @@ type Explanation struct {
 
 // Recorded returns the recorded answer to a review.
 func (i *Item) Recorded() *Answer {
-	recorded := recordedAnswer(i.Review)
+	recorded := i.recordedAnswer()
 	return recorded.public()
 }
 

@@ -216,6 +216,8 @@ func FuzzReview(f *testing.F) {
 	}
 	f.Add([]byte(`{"endpoint":"validate","config":"../../../etc/passwd","request":{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"\u0000","kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"operation":"DELETE","name":"\u001b[31m<script>"}},"response":{"allowed":false,"status":{"details":{"causes":[{"message":"AdmissionPolicy '"}]}},"patch":[{"op":1}]},"decision":"denied"}`))
 	f.Add([]byte(`{"endpoint":"mutate","lookups":{"namespaces":[{"name":"shop","object":"1"}],"objects":[{"name":"limits","namespace":"shop","object":"x"}],"configMaps":[{"object":"99"}],"authorizer":[{"decision":"x"}]}}`))
+	f.Add([]byte(`{"endpoint":"authorize","decision":"denied","request":` + accessReview(`"view"`, "pods") + `,"response":{"status":{"denied":true,"reason":"\u001b[31m"}}}`))
+	f.Add([]byte(`{"endpoint":"authorize","decision":"allowed","request":{"kind":"SubjectAccessReview"},"response":{"status":3}}`))
 	candidate := load(f, everything())
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if !json.Valid(text) {

@@ -58,7 +58,7 @@ type batch struct {
 type batchResult struct {
 	Result
 
-	// skipped is true if Options.Keep excludes the review, and isLogin if it is no admission review.
+	// skipped is true if Options.Keep excludes the review, and isLogin if it is the review of a token.
 	skipped, isLogin bool
 }
 
@@ -254,7 +254,7 @@ func (w *worker) compare(ctx context.Context, it *Item) (before, after answer, d
 		return answer{}, answer{}, difference{undecided: reason}
 	}
 	it.base, it.baseErr = w.base(it)
-	before = recordedAnswer(it.Review)
+	before = it.recordedAnswer()
 	before.by = it.base
 	after = w.answer(ctx, w.run.Candidate, it)
 	return before, after, compare(&before, &after)

@@ -16,7 +16,7 @@ type Change string
 
 // The changes, in the order in which reports list them.
 const (
-	// NewlyRefused is a request that was admitted.
+	// NewlyRefused is a request that was admitted. Of an access review, which is never allowed, that is one inside of the scope.
 	NewlyRefused Change = "newly-refused"
 	// NewlyAdmitted is one that was refused.
 	NewlyAdmitted Change = "newly-admitted"
@@ -52,7 +52,7 @@ type Result struct {
 
 // Rule is a part of a configuration that a change comes from.
 type Rule struct {
-	// Kind and Name are those of the policy or profile.
+	// Kind and Name are those of the policy or profile, or ScopeKind and the scope of a token.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Rule is as in policy.Violation, and "" for a profile.
@@ -69,7 +69,8 @@ type Subject struct {
 	User      string    `json:"user,omitempty"`
 	Operation string    `json:"operation,omitempty"`
 	// Kind is the kind with its group, as "Deployment.apps", and Name is the name of the
-	// object, or generateName with an asterisk; of a login, the ID of the token.
+	// object, or generateName with an asterisk; of a login, the ID of the token. Of an access
+	// review, Operation is the verb, Kind the resource, as "deployments.apps", and Name the name or the path.
 	Kind        string `json:"kind,omitempty"`
 	SubResource string `json:"subResource,omitempty"`
 	Namespace   string `json:"namespace,omitempty"`
@@ -82,7 +83,7 @@ type Subject struct {
 
 // Answer is an answer to a review.
 type Answer struct {
-	// Decision is "allowed", "denied" or "unknown" (the server cannot decide).
+	// Decision is "allowed", "denied" or "unknown" (the server cannot decide), or "no-opinion" of an access review inside of the scope.
 	Decision string `json:"decision"`
 	Message  string `json:"message,omitempty"`
 	// Warnings are in the order of the answer.

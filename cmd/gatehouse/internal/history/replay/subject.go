@@ -30,6 +30,10 @@ func (i *Item) Subject() Subject {
 		out.Workload = out.Kind + "/" + out.Name
 		return out
 	}
+	if i.isAccess() {
+		out.setAccess(i)
+		return out
+	}
 	r := &i.request.AdmissionRequest
 	out.User, out.Operation, out.Namespace = short(r.UserInfo.Username), string(r.Operation), short(r.Namespace)
 	out.Kind = short(r.Kind.Kind)
