@@ -399,12 +399,12 @@ func TestLoadErrors(t *testing.T) {
 			},
 			[]string{
 				`a.yaml: SidecarProfil/log: kind: "SidecarProfil" is not a kind of gatehouse.dev (hint: did you mean "SidecarProfile"?)`,
-				`b.yaml: Gate/log: kind: "Gate" is not a kind of gatehouse.dev (hint: supported kinds are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, Grant, PolicyConfiguration, PolicyException, RecordingConfiguration, SidecarProfile, Test, TokenRevocation)`,
+				`b.yaml: Gate/log: kind: "Gate" is not a kind of gatehouse.dev (hint: supported kinds are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, Grant, PolicyBaseline, PolicyConfiguration, PolicyException, RecordingConfiguration, SidecarProfile, Test, TokenRevocation)`,
 				`c.yaml: ValidatingAdmisionPolicy/up: kind: "ValidatingAdmisionPolicy" is not a kind of admissionregistration.k8s.io (hint: did you mean "ValidatingAdmissionPolicy"?)`,
 				`d.yaml: MutatingAdmissionPolicy/log: apiVersion: "gatehouse.dev/v1alpha1" is not a supported version of MutatingAdmissionPolicy (hint: write admissionregistration.k8s.io/v1)`,
 				`e.yaml: PolicyConfig: kind: "PolicyConfig" is not a kind of gatehouse.dev (hint: did you mean "PolicyConfiguration"?)`,
 				`f.yaml: Tests: kind: "Tests" is not a kind of gatehouse.dev (hint: did you mean "Test"?)`,
-				`g.yaml: Policy: kind: "Policy" is not a kind of gatehouse.dev (hint: supported kinds are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, Grant, PolicyConfiguration, PolicyException, RecordingConfiguration, SidecarProfile, Test, TokenRevocation)`,
+				`g.yaml: Policy: kind: "Policy" is not a kind of gatehouse.dev (hint: supported kinds are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, Grant, PolicyBaseline, PolicyConfiguration, PolicyException, RecordingConfiguration, SidecarProfile, Test, TokenRevocation)`,
 			},
 		},
 		"an object given twice": {
@@ -733,7 +733,7 @@ func TestInspectReportsAll(t *testing.T) {
 		`a.yaml: PolicyException/gatehouse-system/legacy: spec.expiresAt: "2030-05-01" is not a time such as 2026-12-31T23:59:59Z`,
 		`b.yaml: PolicyException/gatehouse-system/other: spec.match.names: "x" is a string, expected a list`,
 		`b.yaml: PolicyException/gatehouse-system/other: spec.match.namespaces[1]: "5" is a number, expected a string (hint: put it in quotes)`,
-		`c.yaml: PolicyException/legacy: metadata.namespace: is missing: a PolicyException needs a namespace (hint: set the namespace; it decides which objects the exception can match)`,
+		`c.yaml: PolicyException/legacy: metadata.namespace: is missing: a PolicyException needs a namespace (hint: set the namespace; it decides which objects it can match)`,
 		`c.yaml: PolicyException/legacy: spec.match.names: "x" is a string, expected a list`,
 		`c.yaml: PolicyException/legacy: spec.policies[0]: "x" is a string, expected a mapping`,
 		`d.yaml: PolicyException: metadata.name: is missing (hint: set metadata.name)`,

@@ -245,13 +245,13 @@ func (o *object) readObject(gvk schema.GroupVersionKind) {
 		return
 	}
 	switch {
-	case gvk == v1alpha1.GroupVersion.WithKind(policyException):
+	case isTyped(gvk) && isNamespaced(gvk.Kind):
 		if metadata.namespace == "" {
 			o.report(problem{
-				field: "metadata.namespace", message: "is missing: a PolicyException needs a namespace",
-				hint: "set the namespace; it decides which objects the exception can match",
+				field: "metadata.namespace", message: fmt.Sprintf("is missing: a %s needs a namespace", gvk.Kind),
+				hint: "set the namespace; it decides which objects it can match",
 			})
-			o.decodeInto(new(v1alpha1.PolicyException)) // reports what else is wrong
+			o.decodeInto(typedKinds[gvk.Kind].new()) // reports what else is wrong
 			return
 		}
 	case isTyped(gvk) && metadata.namespace != "":
@@ -288,7 +288,7 @@ func (o *object) displayName(gvk schema.GroupVersionKind) string {
 	metadata, _ := o.fields["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	namespace, _ := metadata["namespace"].(string)
-	if clusterScoped := isTyped(gvk) && gvk.Kind != policyException; namespace != "" && name != "" && !clusterScoped {
+	if clusterScoped := isTyped(gvk) && !isNamespaced(gvk.Kind); namespace != "" && name != "" && !clusterScoped {
 		parts = append(parts, strict.Printable(namespace))
 	}
 	if name != "" {
@@ -370,6 +370,17 @@ func (o *object) keep(gvk schema.GroupVersionKind) {
 		return
 	}
 	upgrade(gvk, value)
+	if document, is := value.(*v1alpha1.PolicyBaseline); is {
+		compact, problems := policy.NewBaseline(document)
+		for i, p := range problems {
+			if i == maxProblems {
+				o.report(problem{message: fmt.Sprintf("and %d more problems", len(problems)-i)})
+				break
+			}
+			o.report(problem{field: p.Field, message: p.Detail})
+		}
+		value = compact
+	}
 	namespace, is := value.(*corev1.Namespace)
 	if !is {
 		o.config.add(o.source, value)

@@ -51,6 +51,7 @@ func (c *Config) Beside(others *Config) *Config {
 func decidingKinds() []string {
 	return []string{
 		sidecarProfile, mutatingPolicy, mutatingBinding, upstreamPolicy, upstreamBinding, admissionPolicy, admissionBinding, policyException,
+		policyBaseline,
 	}
 }
 

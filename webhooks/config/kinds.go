@@ -23,6 +23,7 @@ const (
 	admissionPolicy     = "AdmissionPolicy"
 	admissionBinding    = "AdmissionPolicyBinding"
 	policyException     = "PolicyException"
+	policyBaseline      = "PolicyBaseline"
 	policyConfiguration = "PolicyConfiguration"
 	recordingConfig     = "RecordingConfiguration"
 	accessToken         = "AccessToken"
@@ -62,6 +63,7 @@ var typedKinds = map[string]typedKind{
 	admissionPolicy:     {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.AdmissionPolicy) }},
 	admissionBinding:    {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.AdmissionPolicyBinding) }},
 	policyException:     {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.PolicyException) }},
+	policyBaseline:      {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.PolicyBaseline) }},
 	accessToken:         {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.AccessToken) }},
 	tokenRevocation:     {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.TokenRevocation) }},
 	grant:               {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.Grant) }},
@@ -110,8 +112,10 @@ func isForeign(gvk schema.GroupVersionKind) bool {
 	}
 }
 
+// isNamespaced reports whether a kind of ours is in namespaces. All others are cluster-scoped.
+func isNamespaced(kind string) bool { return kind == policyException || kind == policyBaseline }
+
 // isTyped reports whether the kind means something to Gatehouse in this version.
-// All such kinds but PolicyException are cluster-scoped.
 func isTyped(gvk schema.GroupVersionKind) bool {
 	kind, ok := typedKinds[gvk.Kind]
 	return ok && kind.reads(gvk.GroupVersion())
@@ -144,7 +148,7 @@ func (o *object) isKnown(gvk schema.GroupVersionKind) bool {
 	switch gvk.Group {
 	case v1alpha1.GroupVersion.Group:
 		names = []string{
-			accessToken, admissionPolicy, admissionBinding, authenticationConfiguration, grant, policyConfiguration, policyException,
+			accessToken, admissionPolicy, admissionBinding, authenticationConfiguration, grant, policyBaseline, policyConfiguration, policyException,
 			recordingConfig, sidecarProfile, testKind, tokenRevocation,
 		}
 	case admissionregistrationv1.GroupName:

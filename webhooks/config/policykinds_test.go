@@ -194,7 +194,7 @@ func TestLoadPolicyKindsErrors(t *testing.T) {
 	}{
 		"an exception without a namespace": {
 			map[string]string{"a.yaml": strings.Replace(exception, ", namespace: gatehouse-system", "", 1)},
-			[]string{`a.yaml: PolicyException/legacy: metadata.namespace: is missing: a PolicyException needs a namespace (hint: set the namespace; it decides which objects the exception can match)`},
+			[]string{`a.yaml: PolicyException/legacy: metadata.namespace: is missing: a PolicyException needs a namespace (hint: set the namespace; it decides which objects it can match)`},
 		},
 		"an exception with a misspelt bound": {
 			map[string]string{"a.yaml": strings.Replace(exception, "expiresAt: 2030-05-01T00:00:00Z", "expires: 2030-05-01T00:00:00Z", 1)},

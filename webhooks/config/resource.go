@@ -33,7 +33,7 @@ const ClusterSource = "cluster"
 // ResourceKinds are the kinds that may be custom resources, in the order of their
 // names.
 func ResourceKinds() []schema.GroupVersionKind {
-	names := []string{accessToken, admissionPolicy, admissionBinding, grant, policyException, sidecarProfile, tokenRevocation}
+	names := []string{accessToken, admissionPolicy, admissionBinding, grant, policyBaseline, policyException, sidecarProfile, tokenRevocation}
 	kinds := make([]schema.GroupVersionKind, len(names))
 	for i, name := range names {
 		kinds[i] = v1alpha1.GroupVersion.WithKind(name)
@@ -65,8 +65,8 @@ type Resource struct {
 	ResourceID
 
 	// Value is one of *v1alpha1.SidecarProfile, AdmissionPolicy,
-	// AdmissionPolicyBinding, PolicyException, AccessToken, TokenRevocation and Grant. It is
-	// nil if nothing of the object could be read.
+	// AdmissionPolicyBinding, PolicyException, AccessToken, TokenRevocation and Grant, or a
+	// *policy.Baseline. It is nil if nothing of the object could be read.
 	Value any
 	// Found is what is wrong with the object by itself. With an error it must not be
 	// used.
@@ -283,6 +283,7 @@ func (c *Config) extensible() *Config {
 	out.Policy.AdmissionPolicies = slices.Clone(c.Policy.AdmissionPolicies)
 	out.Policy.AdmissionPolicyBindings = slices.Clone(c.Policy.AdmissionPolicyBindings)
 	out.Policy.Exceptions = slices.Clone(c.Policy.Exceptions)
+	out.Policy.Baselines = slices.Clone(c.Policy.Baselines)
 	out.Mutation.Policies = slices.Clone(c.Mutation.Policies)
 	out.Mutation.Bindings = slices.Clone(c.Mutation.Bindings)
 	out.Authn.Tokens = slices.Clone(c.Authn.Tokens)
@@ -302,6 +303,10 @@ func (c *Config) add(source string, value any) {
 		c.Policy.AdmissionPolicyBindings = append(c.Policy.AdmissionPolicyBindings, policy.AdmissionPolicyBinding{Source: source, AdmissionPolicyBinding: *v})
 	case *v1alpha1.PolicyException:
 		c.Policy.Exceptions = append(c.Policy.Exceptions, policy.Exception{Source: source, PolicyException: *v})
+	case *policy.Baseline:
+		b := *v
+		b.Source = source
+		c.Policy.Baselines = append(c.Policy.Baselines, b)
 	case *v1alpha1.AccessToken:
 		c.Authn.Tokens = append(c.Authn.Tokens, authn.Token{Source: source, AccessToken: *v})
 	case *v1alpha1.TokenRevocation:
@@ -327,7 +332,8 @@ type Object struct {
 }
 
 // Objects returns the objects of these kinds, in the order of this list: SidecarProfile, MutatingAdmissionPolicy and its bindings,
-// ValidatingAdmissionPolicy and its bindings, AdmissionPolicy and its bindings, PolicyException, TokenRevocation, Grant, AccessToken.
+// ValidatingAdmissionPolicy and its bindings, AdmissionPolicy and its bindings, PolicyException, PolicyBaseline, TokenRevocation, Grant,
+// AccessToken.
 func (c *Config) Objects(kinds ...string) iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		of := objectsOf{kinds, yield}
@@ -341,6 +347,7 @@ func (c *Config) Objects(kinds ...string) iter.Seq[Object] {
 				return &b.AdmissionPolicyBinding, b.Source
 			}) &&
 			each(of, policyException, c.Policy.Exceptions, func(e *policy.Exception) (metav1.Object, string) { return &e.PolicyException, e.Source }) &&
+			each(of, policyBaseline, c.Policy.Baselines, func(b *policy.Baseline) (metav1.Object, string) { return b, b.Source }) &&
 			each(of, tokenRevocation, c.Authn.Revocations, func(r *authn.Revocation) (metav1.Object, string) { return &r.TokenRevocation, r.Source }) &&
 			each(of, grant, c.Authn.Grants, func(g *authn.Grant) (metav1.Object, string) { return &g.Grant, g.Source }) &&
 			each(of, accessToken, c.Authn.Tokens, func(t *authn.Token) (metav1.Object, string) { return &t.AccessToken, t.Source })

@@ -76,6 +76,9 @@ type compiledPolicy struct {
 	bindings []binding
 	// exceptions are those that are about the policy, by name.
 	exceptions []*exception
+	// baselined are the violations that baselines allow, by the rule and then by the name of
+	// the baseline. Most policies have none.
+	baselined map[string][]baselined
 	// checksTemplates is true if the policy checks pod templates, and allowsExisting if it
 	// allows violations that were there before an update.
 	checksTemplates, allowsExisting bool
@@ -152,6 +155,7 @@ func Compile(spec Spec) (*Set, error) {
 		return cmp.Or(cmp.Compare(a.name, b.name), -cmp.Compare(a.kind, b.kind))
 	})
 	c.exceptions(&spec)
+	c.baselines(&spec)
 	if spec.Stop != nil {
 		if err := spec.Stop(); err != nil {
 			return nil, err

@@ -23,14 +23,17 @@ package policy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	celbound "github.com/gatehouse-dev/gatehouse/webhooks/cel/bound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/baseline"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
@@ -70,6 +73,35 @@ type Exception struct {
 	v1alpha1.PolicyException
 }
 
+// Baseline is a PolicyBaseline and where it was read.
+type Baseline struct {
+	// Source is as in Policy.
+	Source string
+	// PolicyBaseline is the document without its rules, which are in Rules, and without
+	// spec.notCovered.
+	v1alpha1.PolicyBaseline
+
+	// Rules are the rules without the names of objects, which would be most of the memory
+	// of a large baseline.
+	Rules []baseline.Rule
+}
+
+// NewBaseline returns the baseline of a document, and what is wrong with its entries, which are left out.
+func NewBaseline(document *v1alpha1.PolicyBaseline) (*Baseline, field.ErrorList) {
+	out := &Baseline{PolicyBaseline: *document}
+	var problems field.ErrorList
+	out.Rules, problems = baseline.Compact(&document.Spec)
+	out.Spec.Rules, out.Spec.NotCovered = nil, nil
+	return out, problems
+}
+
+// MarshalJSON writes a document that allows the same, without the names of objects.
+func (b *Baseline) MarshalJSON() ([]byte, error) {
+	document := b.PolicyBaseline
+	document.Spec.Rules = baseline.Expand(b.Rules)
+	return json.Marshal(&document) //nolint:wrapcheck // it is that of the API type
+}
+
 // Configuration is a PolicyConfiguration and where it was read.
 type Configuration struct {
 	// Source is as in Policy.
@@ -102,6 +134,7 @@ type Spec struct {
 	AdmissionPolicies       []AdmissionPolicy
 	AdmissionPolicyBindings []AdmissionPolicyBinding
 	Exceptions              []Exception
+	Baselines               []Baseline
 	// Configuration may be nil, for the defaults.
 	Configuration *Configuration
 	// Objects may be nil: then no namespace and no param is known.
@@ -111,8 +144,8 @@ type Spec struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Inject may be nil: then pod templates are checked as they are.
 	Inject Injector
-	// Now is the time by which exceptions expire, and by which evaluations are
-	// measured. If it is nil, an exception that expires has expired.
+	// Now is the time by which exceptions and baselines expire, and by which evaluations
+	// are measured. If it is nil, one that expires has expired.
 	Now func() time.Time
 	// Previous may be a Set of an earlier configuration: policies and conditions of
 	// exceptions that have not changed are not compiled again.

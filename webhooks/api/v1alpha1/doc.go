@@ -1,7 +1,7 @@
 // Package v1alpha1 holds the Go types of the documents that Gatehouse reads:
 // SidecarProfile, AdmissionPolicy, AdmissionPolicyBinding, PolicyException,
-// PolicyConfiguration, AccessToken, TokenRevocation, Grant and Test of the API group
-// gatehouse.dev. A client that writes these documents imports this package and nothing
+// PolicyBaseline, PolicyConfiguration, AccessToken, TokenRevocation, Grant and Test of the
+// API group gatehouse.dev. A client that writes these documents imports this package and nothing
 // else of Gatehouse.
 //
 // Kubernetes' own ValidatingAdmissionPolicy and ValidatingAdmissionPolicyBinding

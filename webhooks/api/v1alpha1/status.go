@@ -119,7 +119,7 @@ type PolicyAudit struct {
 	Warnings int64 `json:"warnings"`
 	// Errors is the number of results that cannot be decided.
 	Errors int64 `json:"errors"`
-	// Exempted is the number of violations that exceptions exempt.
+	// Exempted is the number of violations that exceptions and baselines exempt.
 	Exempted int64 `json:"exempted"`
 	// NotAudited is what the audit has not evaluated, with the reasons: rules that depend on
 	// the request, and resources that were not read.
@@ -142,6 +142,11 @@ type AdmissionPolicyBindingStatus struct {
 
 // PolicyExceptionStatus is the observed state of a PolicyException.
 type PolicyExceptionStatus struct {
+	ObjectStatus `json:",inline"`
+}
+
+// PolicyBaselineStatus is the observed state of a PolicyBaseline.
+type PolicyBaselineStatus struct {
 	ObjectStatus `json:",inline"`
 }
 

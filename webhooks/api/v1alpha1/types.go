@@ -429,6 +429,114 @@ type ExceptionMatch struct {
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 }
 
+// PolicyBaseline allows the violations that objects of a cluster had when it was
+// written, until it expires, so that a strict policy can deny from its first day. It is
+// namespaced, and takes effect in the namespaces in which exceptions do.
+//
+// An entry allows one object to violate one rule, as long as everything that the rule
+// reads in the object stays as it is. It covers the pods that controllers make of a
+// workload, too. "gatehouse audit --baseline" writes baselines, in several objects if
+// there are many entries.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=ghpbl,categories=gatehouse
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
+// +kubebuilder:printcolumn:name="For",type=string,priority=1,JSONPath=`.spec.reason`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
+// +kubebuilder:printcolumn:name="Degraded because",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`
+type PolicyBaseline struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec lists the violations that are allowed.
+	Spec PolicyBaselineSpec `json:"spec"`
+
+	// Status is reported by Gatehouse in a cluster. It is ignored in a directory.
+	// +optional
+	Status PolicyBaselineStatus `json:"status,omitzero"`
+}
+
+// PolicyBaselineList is a list of PolicyBaseline.
+//
+// +kubebuilder:object:root=true
+type PolicyBaselineList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []PolicyBaseline `json:"items"`
+}
+
+// PolicyBaselineSpec lists violations that are allowed.
+type PolicyBaselineSpec struct {
+	// Reason explains the baseline to readers of the audit log. Required.
+	// +kubebuilder:validation:XValidation:rule="size(self.trim()) > 0",message="is required: explain the baseline to readers of the audit log",reason=FieldValueRequired
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason"`
+	// ExpiresAt is the time at which the baseline ends: from then on, every violation
+	// counts. Required.
+	ExpiresAt metav1.Time `json:"expiresAt"`
+	// Rules are the rules of which violations are allowed. All of them together have at
+	// most 1,000 entries.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	Rules []BaselineRule `json:"rules,omitempty"`
+	// NotCovered are rules that were violated when the baseline was written, and whose
+	// violations it cannot allow, with the reasons. It is for readers, and has no effect.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	NotCovered []UncoveredRule `json:"notCovered,omitempty"`
+}
+
+// BaselineRule lists the objects that may violate a rule.
+type BaselineRule struct {
+	// Kind is that of the policy: AdmissionPolicy or ValidatingAdmissionPolicy.
+	// +kubebuilder:validation:Enum=ValidatingAdmissionPolicy;AdmissionPolicy
+	Kind string `json:"kind"`
+	// Policy is the policy's name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Policy string `json:"policy"`
+	// Rule is a rule of the policy, as in messages: "validations[memory-limit]",
+	// "podSecurity.hostPorts".
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Rule string `json:"rule"`
+	// Entries are the violations, as "NAMESPACE/KIND/NAME@sha256:DIGITS", and
+	// "KIND/NAME@sha256:DIGITS" for cluster-scoped objects. For pods that a controller
+	// makes, kind and name are those of the workload. The 64 digits are the SHA-256 of the
+	// rule, of the object's kind, namespace and name, and of all values that the rule reads
+	// in the object. They alone count; what stands before them is for readers.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=640
+	// +kubebuilder:validation:items:Pattern=`^(.+@)?sha256:[0-9a-f]{64}$`
+	Entries []string `json:"entries"`
+}
+
+// UncoveredRule is a rule that a baseline cannot cover.
+type UncoveredRule struct {
+	// Kind is that of the policy: AdmissionPolicy or ValidatingAdmissionPolicy.
+	Kind string `json:"kind"`
+	// Policy is the policy's name.
+	Policy string `json:"policy"`
+	// Rule is a rule of the policy, as in messages.
+	// +optional
+	Rule string `json:"rule,omitempty"`
+	// Reason says why its violations cannot be allowed by a baseline.
+	Reason string `json:"reason"`
+	// Violations is how many objects violated the rule.
+	// +optional
+	Violations int64 `json:"violations,omitempty"`
+}
+
 // PolicyConfiguration applies to all policies. It is a document of the directory,
 // at most one, and not a resource of the cluster.
 type PolicyConfiguration struct {
@@ -442,20 +550,20 @@ type PolicyConfiguration struct {
 	// request. Evaluations beyond it cannot be decided. The default is 100,000,000,
 	// as much as the API server allows for ten bindings.
 	RequestCostBudget *int64 `json:"requestCostBudget,omitempty"`
-	// Exceptions defines the namespaces in which exceptions take effect.
+	// Exceptions defines the namespaces in which exceptions and baselines take effect.
 	Exceptions ExceptionRules `json:"exceptions,omitzero"`
 	// Workloads are further kinds that have a pod template.
 	Workloads []WorkloadKind `json:"workloads,omitempty"`
 }
 
-// ExceptionRules define the namespaces in which exceptions take effect. They apply
-// to every API version of exceptions, however these were created.
+// ExceptionRules define the namespaces in which exceptions and baselines take effect. They
+// apply to every API version of them, however these were created.
 type ExceptionRules struct {
-	// Namespaces are those whose exceptions may exempt any object. The default is
-	// gatehouse-system.
+	// Namespaces are those whose exceptions and baselines may be about any object. The
+	// default is gatehouse-system.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// OwnNamespaces are those whose exceptions may exempt objects of the same
-	// namespace. "*" means every namespace. The default is none.
+	// OwnNamespaces are those whose exceptions and baselines may be about objects of the
+	// same namespace. "*" means every namespace. The default is none.
 	OwnNamespaces []string `json:"ownNamespaces,omitempty"`
 	// RequireExpiry ignores exceptions without expiresAt.
 	RequireExpiry bool `json:"requireExpiry,omitempty"`

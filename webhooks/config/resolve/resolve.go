@@ -21,7 +21,7 @@ import (
 // Resolver decides which version of each custom resource is active beside the documents of a directory, so that a broken
 // resource does not keep the others from being active. A resource that has errors is left out alone:
 //   - of an object that restricts, the last version without errors is active, if this process had one active;
-//   - an object that permits (an exception, an access token, a Grant) has no effect;
+//   - an object that permits (an exception, a baseline, an access token, a Grant) has no effect;
 //   - of a policy whose expressions never compiled, its failurePolicy decides for what it matches, as in the API server;
 //   - of several objects that conflict, the resource that was changed last has the error. All replicas agree on that, whenever
 //     they started. A document of the directory has it only if no resource takes part in the conflict.
@@ -258,7 +258,7 @@ func (a *resolution) ofDocuments(found diagnostic.List) diagnostic.List {
 
 // Permits reports whether objects of a kind allow what is otherwise refused.
 func Permits(kind string) bool {
-	return kind == "PolicyException" || kind == "AccessToken" || kind == "Grant"
+	return kind == "PolicyException" || kind == "PolicyBaseline" || kind == "AccessToken" || kind == "Grant"
 }
 
 // previous returns the version to use in place of the one that a candidate has, nil for none: what its author did not mean to permit

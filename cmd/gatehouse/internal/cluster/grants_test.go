@@ -26,7 +26,7 @@ func TestGrantsCountIfTheAPIServerVerifiesThem(t *testing.T) {
 	bindings := fakeapi.Resource{GroupVersionResource: group.WithResource("validatingadmissionpolicybindings"), Kind: "ValidatingAdmissionPolicyBinding"}
 	a := fakeapi.New(policies, bindings)
 	for i, kind := range config.ResourceKinds() {
-		a.Serve(fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource(install.CustomResources()[i]), Kind: kind.Kind, Namespaced: kind.Kind == "PolicyException"})
+		a.Serve(fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource(install.CustomResources()[i]), Kind: kind.Kind, Namespaced: kind.Kind == "PolicyBaseline" || kind.Kind == "PolicyException"})
 	}
 	installed := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for name, created := range map[string]time.Time{"before": installed.Add(-time.Second), "with": installed, "soon": installed.Add(9 * time.Second), "after": installed.Add(10 * time.Second)} {

@@ -159,6 +159,10 @@ func (r *Reviewer) compile(current *config.Config, object any, stop func() error
 		policies.AdmissionPolicyBindings = []policy.AdmissionPolicyBinding{{Source: config.ClusterSource, AdmissionPolicyBinding: *v}}
 	case *v1alpha1.PolicyException:
 		policies.Exceptions = []policy.Exception{{Source: config.ClusterSource, PolicyException: *v}}
+	case *policy.Baseline:
+		b := *v
+		b.Source = config.ClusterSource
+		policies.Baselines = []policy.Baseline{b}
 	case *v1alpha1.AccessToken:
 		identities.Tokens = []authn.Token{{Source: config.ClusterSource, AccessToken: *v}}
 		set, err := authn.Compile(identities)
@@ -201,6 +205,8 @@ func isAboutOthers(object any, d *diagnostic.Diagnostic) bool {
 		return warning && d.Field == "spec.policyName"
 	case *v1alpha1.PolicyException:
 		return warning && strings.HasPrefix(d.Field, "spec.policies[") && strings.HasSuffix(d.Field, "].name")
+	case *policy.Baseline:
+		return warning && strings.HasPrefix(d.Field, "spec.rules[")
 	case *v1alpha1.AccessToken, *v1alpha1.TokenRevocation, *v1alpha1.Grant:
 		return d.Object == "AuthenticationConfiguration"
 	default:
@@ -208,7 +214,7 @@ func isAboutOthers(object any, d *diagnostic.Diagnostic) bool {
 	}
 }
 
-// expired warns of an exception or a Grant that has no effect any more by the clock of the configuration: without one, what expires has
+// expired warns of an exception, a baseline or a Grant that has no effect any more by the clock of the configuration: without one, what expires has
 // expired.
 func expired(one *config.Resource, now func() time.Time) diagnostic.List {
 	var at time.Time
@@ -219,6 +225,11 @@ func expired(one *config.Resource, now func() time.Time) diagnostic.List {
 			return nil
 		}
 		at = x.Spec.ExpiresAt.Time
+	case *policy.Baseline:
+		if x.Spec.ExpiresAt.IsZero() {
+			return nil // an error
+		}
+		at, what = x.Spec.ExpiresAt.Time, "the baseline allows nothing"
 	case *v1alpha1.Grant:
 		if x.Spec.ExpiresAt.IsZero() {
 			return nil // an error

@@ -93,7 +93,7 @@ func (o *object) complete(req *admission.Request) {
 			o.name, add["name"] = prefix, prefix+random
 		}
 	}
-	if req.Namespace != "" && o.kind == policyException && missing("namespace") {
+	if req.Namespace != "" && isNamespaced(o.kind) && missing("namespace") {
 		add["namespace"] = req.Namespace
 	}
 	if len(add) == 0 {

@@ -1,25 +1,31 @@
 package admission
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-// policyException is the kind that is in namespaces.
-const policyException = "PolicyException"
-
 // resource is the name of a kind in the API.
 type resource struct{ kind, plural, scope string }
 
+const cluster, namespaced = "Cluster", "Namespaced"
+
+// isNamespaced reports whether a kind that is reviewed is in namespaces.
+func isNamespaced(kind string) bool {
+	return slices.ContainsFunc(resources(), func(r resource) bool { return r.kind == kind && r.scope == namespaced })
+}
+
 // resources returns the kinds that are reviewed.
 func resources() []resource {
-	const cluster, namespaced = "Cluster", "Namespaced"
 	return []resource{
 		{"SidecarProfile", "sidecarprofiles", cluster},
 		{"AdmissionPolicy", "admissionpolicies", cluster},
 		{"AdmissionPolicyBinding", "admissionpolicybindings", cluster},
-		{policyException, "policyexceptions", namespaced},
+		{"PolicyException", "policyexceptions", namespaced},
+		{"PolicyBaseline", "policybaselines", namespaced},
 		{"AccessToken", "accesstokens", cluster},
 		{"TokenRevocation", "tokenrevocations", cluster},
 		{"Grant", "grants", cluster},

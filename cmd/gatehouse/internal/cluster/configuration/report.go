@@ -7,6 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // report returns what became of each custom resource. NotSent may be nil.
@@ -23,6 +24,8 @@ func report(of *resolve.Resolution, notSent func(object any) (notSent, warnings 
 			if x.Spec.ExpiresAt != nil {
 				o.Expires = x.Spec.ExpiresAt.Time
 			}
+		case *policy.Baseline:
+			o.Expires = x.Spec.ExpiresAt.Time
 		case *v1alpha1.Grant:
 			o.Begins, o.Expires = x.Spec.NotBefore.Time, x.Spec.ExpiresAt.Time
 			o.Gives = strings.Join(x.Spec.Groups, ", ") + " to " + x.Spec.Subject.User

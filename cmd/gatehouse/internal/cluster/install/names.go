@@ -24,7 +24,7 @@ const (
 
 // CustomResources returns the resources of the group gatehouse.dev.
 func CustomResources() []string {
-	return []string{"accesstokens", "admissionpolicies", "admissionpolicybindings", "grants", "policyexceptions", "sidecarprofiles", "tokenrevocations"}
+	return []string{"accesstokens", "admissionpolicies", "admissionpolicybindings", "grants", "policybaselines", "policyexceptions", "sidecarprofiles", "tokenrevocations"}
 }
 
 // ParseNamespacedName splits NAMESPACE/NAME. Both are empty for "".

@@ -58,7 +58,7 @@ func newServer() *fakeapi.Server {
 }
 
 func resourceFor(kind string) fakeapi.Resource {
-	return fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource(resourceOf(kind)), Kind: kind, Namespaced: kind == "PolicyException"}
+	return fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource(resourceOf(kind)), Kind: kind, Namespaced: kind == "PolicyBaseline" || kind == "PolicyException"}
 }
 
 // create creates a custom resource.
