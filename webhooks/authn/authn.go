@@ -165,7 +165,7 @@ type verdict struct {
 	message string
 	// detail is for the operator and names no secret.
 	detail string
-	// claims are set for a JWT.
+	// claims are set for a JWT, and for a login token that one was exchanged for.
 	claims jwtClaims
 	// groups are where the groups of a JWT come from, if its issuer has group sources.
 	groups []GroupOrigin
@@ -329,7 +329,7 @@ func (s *Set) check(by Backend, v verdict, e *explanation) verdict {
 	if v.identity == nil {
 		return no(ReasonGuard, "")
 	}
-	if found := s.violations(by, v.source, v.identity); len(found) > 0 {
+	if found := s.violations(v.source, v.identity); len(found) > 0 {
 		for _, one := range found {
 			e.add("guard", "%s: %s", one.Field, one.Message)
 		}
@@ -348,8 +348,8 @@ func (s *Set) check(by Backend, v verdict, e *explanation) verdict {
 }
 
 // violations returns the reasons for which the guard rejects an identity of a source.
-func (s *Set) violations(by Backend, source string, u *authenticationv1.UserInfo) []guard.Violation {
-	if by == JWTs {
+func (s *Set) violations(source string, u *authenticationv1.UserInfo) []guard.Violation {
+	if s.issuers.find(source) != nil {
 		// Upstream's JWT authenticator itself makes the credential id of the claim jti.
 		return s.guard.Violations(source, u, user.CredentialIDKey)
 	}

@@ -13,6 +13,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -43,19 +44,31 @@ func reservedNames() []string {
 	)
 }
 
+// ofIssuer is the URL of an issuer.
+const ofIssuer = "https://issuer.example"
+
 // backends returns, for every way to authenticate, the outcome for an identity that only
 // the guard can reject.
 func backends(t *testing.T, identity authenticationv1.UserInfo) map[string]func() (Outcome, Reason) {
 	t.Helper()
 	now := func() time.Time { return time.Unix(1000, 0) }
 	by := func(b backend, token string) (Outcome, Reason) {
-		d := (&Set{backends: []backend{b}}).Decide(t.Context(), Input{Token: token})
+		d := (&Set{backends: []backend{b}, issuers: &issuers{byURL: map[string]*issuer{ofIssuer: {}}}}).Decide(t.Context(), Input{Token: token})
 		if d.Outcome != Yes && (d.Status.Authenticated || !reflect.DeepEqual(d.Status.User, authenticationv1.UserInfo{})) {
 			t.Errorf("the answer to %s holds an identity: %+v", b.name, d.Status)
 		}
 		return d.Outcome, d.Reason
 	}
 	keys := []LoginKey{{Name: "first", Secret: make([]byte, 32)}}
+	loginToken := func(claims loginClaims) (Outcome, Reason) {
+		tokens := loginTokens{keys: keys, now: now, sources: sets.New("corp", ofIssuer)}
+		claims.ID, claims.User, claims.Expires = "x", identity, 2000
+		text, err := tokens.sign(&claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return by(backend{LoginTokens, isLoginToken, tokens.authenticate}, text)
+	}
 	directory := []NamedDirectory{{Config: &v1alpha1.Directory{Name: "corp"}, Directory: fakeDirectory{identity}}}
 	return map[string]func() (Outcome, Reason){
 		"access token": func() (Outcome, Reason) {
@@ -64,16 +77,10 @@ func backends(t *testing.T, identity authenticationv1.UserInfo) map[string]func(
 			tokens := accessTokens{byID: map[string]*accessToken{"ci": known}, now: now}
 			return by(backend{AccessTokens, isAccessToken, tokens.authenticate}, text)
 		},
-		"login token": func() (Outcome, Reason) {
-			tokens := loginTokens{keys: keys, now: now, sources: map[string]*NamedDirectory{"corp": &directory[0]}}
-			text, err := tokens.sign(&loginClaims{ID: "x", Source: "corp", User: identity, Expires: 2000})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return by(backend{LoginTokens, isLoginToken, tokens.authenticate}, text)
-		},
+		"login token":           func() (Outcome, Reason) { return loginToken(loginClaims{Source: "corp"}) },
+		"login token for a JWT": func() (Outcome, Reason) { return loginToken(loginClaims{Source: ofIssuer, JWT: &exchanged{ID: "1"}}) },
 		"JWT": func() (Outcome, Reason) {
-			b := fixedSet(verdict{outcome: Yes, reason: ReasonOK, identity: &identity}).backends[0]
+			b := fixedSet(verdict{outcome: Yes, reason: ReasonOK, source: ofIssuer, identity: &identity}).backends[0]
 			b.name = JWTs
 			return by(b, "a.b.c")
 		},
@@ -130,7 +137,7 @@ func TestGuardStandsBehindEveryBackend(t *testing.T) {
 	}
 	for what, refused := range identities {
 		for name, decide := range backends(t, refused) {
-			if name == "JWT" && strings.Contains(what, user.CredentialIDKey) {
+			if strings.HasSuffix(name, "JWT") && strings.Contains(what, user.CredentialIDKey) {
 				continue // set by upstream itself, and checked below
 			}
 			t.Run(name+"/"+what, func(t *testing.T) {
@@ -147,7 +154,7 @@ func TestGuardStandsBehindEveryBackend(t *testing.T) {
 		for name, decide := range backends(t, good) {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				want := Yes
-				if what == "credential id" && name != "JWT" {
+				if what == "credential id" && !strings.HasSuffix(name, "JWT") {
 					want = No
 				}
 				if outcome, reason := decide(); outcome != want {

@@ -77,8 +77,8 @@ func (p *configurationProblems) checkLogin(spec *Spec) {
 	if login == nil {
 		return
 	}
-	if len(spec.Directories) == 0 {
-		p.report(diagnostic.Warning, "login", "no directory is configured, so nobody can log in with a password", "")
+	if len(spec.Directories)+len(spec.Issuers) == 0 {
+		p.report(diagnostic.Warning, "login", "neither a directory nor an issuer is configured, so nobody can log in", "")
 	}
 	if len(login.Keys) == 0 {
 		p.error("login.keys", "is empty: a key is required to sign tokens", "'gatehouse token key --out FILE' creates one")

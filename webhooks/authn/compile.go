@@ -40,7 +40,7 @@ func Compile(spec Spec) (*Set, error) {
 	found = append(found, checkDirectories(&spec)...)
 
 	tokens, problems := newAccessTokens(spec.Tokens, spec.Now, set.scopes, func(u *authenticationv1.UserInfo) []guard.Violation {
-		return set.violations(AccessTokens, v1alpha1.AccessTokensSource, u)
+		return set.violations(v1alpha1.AccessTokensSource, u)
 	})
 	found = append(found, problems...)
 	set.tokens = tokens

@@ -66,14 +66,15 @@ type NamedDirectory struct {
 	Directory Directory
 }
 
-// LoginRequest is a request to log in with a password, or to renew a login token.
+// LoginRequest is a request to log in with a password, to renew a login token, or to exchange a JWT.
 type LoginRequest struct {
 	// Directory is the name of the directory; "" is the only one.
 	Directory string
 	// Username and Password are as they were typed.
 	Username, Password string
 	// Token is a login token that is to be renewed, instead of name and password.
-	// It may have expired, as long as its session has not.
+	// It may have expired, as long as its session has not. Or it is a JWT of an issuer, which is exchanged for
+	// a login token with a scope.
 	Token string
 	// Scope is the name of a scope that narrows the session, "" for none. A renewal keeps the scope of the session: it is an
 	// error to ask for another one, unless the session has none.
@@ -84,7 +85,8 @@ type LoginRequest struct {
 type LoginDecision struct {
 	Outcome Outcome
 	Reason  Reason
-	// Directory is the name of the directory, "" if there is no such one.
+	// Directory is the name of the directory, or the URL of the issuer of a JWT. It is the string of the configuration, "" if there
+	// is no such one.
 	Directory string
 	// Token is a new login token, for a Yes only. It is a secret.
 	Token string

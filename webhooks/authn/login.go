@@ -10,9 +10,11 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 )
 
 // The defaults and bounds of login tokens.
@@ -29,7 +31,7 @@ const (
 // maxTyped bounds a user name and a password as they are typed.
 const maxTyped = 256
 
-// logins issues login tokens for passwords.
+// logins issues login tokens for passwords and JWTs.
 type logins struct {
 	directories []NamedDirectory
 	tokens      loginTokens
@@ -39,13 +41,20 @@ type logins struct {
 	audiences            []string
 }
 
-// Login checks a password, or a login token to renew, and issues a login token. Without
+// Login checks a password, a login token to renew, or a JWT to exchange, and issues a login token. Without
 // the right password, the decision but for its Detail does not depend on whether there is
 // an account of the name, and neither does the work, as far as the directory takes the
 // same time.
 func (s *Set) Login(ctx context.Context, req LoginRequest) LoginDecision {
 	switch {
-	case s.logins == nil:
+	case len(req.Token) > maxTokenBytes:
+		return LoginDecision{
+			Outcome: No, Reason: ReasonTooLarge,
+			Message: fmt.Sprintf("the token has %d bytes, at most %d are allowed", len(req.Token), maxTokenBytes),
+		}
+	case jwt.Shaped(req.Token):
+		return s.exchange(ctx, req)
+	case s.logins == nil || len(s.logins.directories) == 0:
 		return LoginDecision{
 			Outcome: No, Reason: ReasonInput,
 			Message: "logins with a password are not configured on this server (hint: log in at your identity provider, with --issuer)",
@@ -111,12 +120,8 @@ const credentialsMessage = "wrong user name or password, or the account is not a
 func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	l := s.logins
 	d := LoginDecision{Outcome: No, Reason: ReasonInput}
-	if len(req.Token) > maxTokenBytes {
-		d.Reason, d.Message = ReasonTooLarge, fmt.Sprintf("the token has %d bytes, at most %d are allowed", len(req.Token), maxTokenBytes)
-		return d
-	}
 	if !isLoginToken(req.Token) {
-		d.Message = "not a login token; only login tokens can be renewed"
+		d.Message = "neither a login token, which can be renewed, nor a JWT, which can be exchanged"
 		return d
 	}
 	claims, v := l.tokens.verify(req.Token)
@@ -127,6 +132,10 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	}
 	// The token is authentic, so this much is known whatever follows.
 	d.TokenID, d.User = claims.ID, claims.User
+	if claims.JWT != nil {
+		d.Message = "the token was made from one of an identity provider, which is exchanged again in place of a renewal (hint: log in again)"
+		return d
+	}
 	i := slices.IndexFunc(l.directories, func(n NamedDirectory) bool { return n.Config.Name == claims.Source })
 	if i < 0 {
 		d.Outcome = Unknown
@@ -184,36 +193,18 @@ func (s *Set) issue(ctx context.Context, directory *NamedDirectory, account *Acc
 		return d.unavailable(err)
 	}
 	d.User = directory.identity(account, groups)
-	if found := s.violations(LoginTokens, directory.Config.Name, &d.User); len(found) > 0 {
+	if found := s.violations(directory.Config.Name, &d.User); len(found) > 0 {
 		d.Outcome, d.Reason, d.Detail = No, ReasonGuard, guard.Summary(found)
 		d.Message = "the directory gives an identity that is not allowed: " + d.Detail
 		return d
 	}
-	now := l.tokens.now()
 	if s.revoked.find(revokedBy{name: userName, value: d.User.Username}, time.Unix(claims.Session, 0)) != "" {
 		d.Outcome, d.Reason = No, ReasonRevoked
 		d.Message = "the session was ended by an administrator (hint: log in again in a moment)"
 		return d
 	}
-	claims.User, claims.Audience, claims.Entry = d.User, l.audiences, entryOf(account.Key)
-	claims.IssuedAt = now.Unix()
-	claims.Expires = min(now.Add(l.tokenTTL).Unix(), claims.Ends)
-	text, err := l.mint(claims)
-	switch {
-	case err != nil:
-		d.Outcome, d.Reason, d.Detail = Unknown, ReasonDirectory, err.Error()
-		d.Message = "the token cannot be created"
-		return d
-	case len(text) > maxTokenBytes:
-		d.Outcome, d.Reason = No, ReasonTooLarge
-		d.Message = fmt.Sprintf("%d groups do not fit into a token (hint: an administrator can narrow the directory's groupSearch)", len(groups))
-		d.Detail = fmt.Sprintf("the token would have %d bytes, more than %d", len(text), maxTokenBytes)
-		return d
-	}
-	d.Outcome, d.Reason, d.Message = Yes, ReasonOK, ""
-	d.Token, d.TokenID = text, claims.ID
-	d.ExpiresAt, d.SessionEnds = time.Unix(claims.Expires, 0).UTC(), time.Unix(claims.Ends, 0).UTC()
-	return d
+	claims.Audience, claims.Entry = l.audiences, entryOf(account.Key)
+	return s.give(d, claims)
 }
 
 // DirectoryName returns the name of the directory that a login with this
@@ -303,16 +294,12 @@ func inputProblem(name, password string) string {
 // newLoginTokens returns the authenticator of login tokens. There always is one: another
 // replica may have issued a token by a newer configuration.
 func newLoginTokens(spec *Spec) loginTokens {
-	tokens := loginTokens{keys: spec.LoginKeys, now: spec.Now, sources: map[string]*NamedDirectory{}}
-	for i := range spec.Directories {
-		tokens.sources[spec.Directories[i].Config.Name] = &spec.Directories[i]
-	}
-	return tokens
+	return loginTokens{keys: spec.LoginKeys, now: spec.Now, sources: sets.New(sourceNames(spec)...)}
 }
 
-// newLogins returns the logins of a checked Spec, nil without directories.
+// newLogins returns the logins of a checked Spec, nil without keys, or without directories and issuers.
 func newLogins(spec *Spec, tokens loginTokens) *logins {
-	if len(spec.Directories) == 0 || spec.Configuration == nil || spec.Configuration.Login == nil {
+	if len(spec.Directories)+len(spec.Issuers) == 0 || spec.Configuration == nil || spec.Configuration.Login == nil {
 		return nil
 	}
 	config := spec.Configuration.Login

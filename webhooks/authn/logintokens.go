@@ -15,6 +15,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -42,13 +43,15 @@ type loginClaims struct {
 	IssuedAt int64                     `json:"iat"`
 	Expires  int64                     `json:"exp"`
 	// Session is when the password was entered, and Ends the end of the session: until
-	// then the token is renewed without a password.
+	// then the token is renewed without a password. For a JWT, they are its own times.
 	Session int64 `json:"ses"`
 	Ends    int64 `json:"end"`
+	// JWT is set in place of Name and Entry if a JWT was exchanged for the token. Source is then its issuer.
+	JWT *exchanged `json:"jwt,omitempty"`
 	// Name is the name that was typed, by which the directory finds the entry again, and
 	// Entry the hash of the entry's key, which differs for another entry of the name.
-	Name  string `json:"name"`
-	Entry string `json:"ent"`
+	Name  string `json:"name,omitempty"`
+	Entry string `json:"ent,omitempty"`
 	// Scope is the name of the scope that narrows the session, "" for none. A renewal keeps it.
 	Scope string `json:"scp,omitempty"`
 }
@@ -56,8 +59,8 @@ type loginClaims struct {
 // loginTokens authenticates login tokens.
 type loginTokens struct {
 	keys []LoginKey
-	// sources are the directories by name.
-	sources map[string]*NamedDirectory
+	// sources are the names of directories and the URLs of issuers.
+	sources sets.Set[string]
 	now     func() time.Time
 }
 
@@ -143,12 +146,16 @@ func (l *loginTokens) authenticate(_ context.Context, in *Input, e *explanation)
 		e.add("signature", "verified with the key that the token names")
 		e.add("times", "issued %s, expires %s, session ends %s, now %s",
 			stamp(claims.IssuedAt), stamp(claims.Expires), stamp(claims.Ends), stamp(now.Unix()))
-		e.add("directory", "%s", quote(claims.Source))
+		what := "directory"
+		if claims.JWT != nil {
+			what = "issuer"
+		}
+		e.add(what, "%s", quote(claims.Source))
 	}
-	if l.sources[claims.Source] == nil {
+	if !l.sources.Has(claims.Source) {
 		// Not a no: another replica may have loaded a new directory already.
-		v.outcome, v.reason, v.message = Unknown, ReasonSourceGone, "unknown directory of a login token"
-		v.detail = "the directory " + quote(claims.Source) + " is not configured"
+		v.outcome, v.reason, v.message = Unknown, ReasonSourceGone, "unknown directory or issuer of a login token"
+		v.detail = quote(claims.Source) + " is not configured"
 		v.source = ""
 		return v
 	}
@@ -163,6 +170,9 @@ func (l *loginTokens) authenticate(_ context.Context, in *Input, e *explanation)
 	}
 	v.outcome, v.reason = Yes, ReasonOK
 	v.identity, v.audiences = &claims.User, good
+	if of := claims.JWT; of != nil {
+		v.claims = jwtClaims{of.ID, of.Session, of.Subject}
+	}
 	if claims.Scope != "" {
 		v.scope = &v1alpha1.TokenScope{Name: claims.Scope}
 	}
@@ -179,8 +189,11 @@ func (l *logins) mint(claims *loginClaims) (string, error) {
 	return l.tokens.sign(claims)
 }
 
+// unix returns the time of a claim.
+func unix(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
+
 // stamp formats a time in seconds.
-func stamp(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
+func stamp(seconds int64) string { return unix(seconds).Format(time.RFC3339) }
 
 // isOf reports whether the token was issued for this account, and not for another one of
 // the same name.

@@ -89,7 +89,7 @@ const (
 	ReasonDeadline Reason = "deadline"
 	// ReasonVersion is a login token that another version of Gatehouse has issued.
 	ReasonVersion Reason = "version"
-	// ReasonSourceGone is a login token of a directory that is not configured here, or not
+	// ReasonSourceGone is a login token of a directory or an issuer that is not configured here, or not
 	// yet.
 	ReasonSourceGone Reason = "source-gone"
 	// ReasonTooLarge is a token that is larger than Gatehouse reads, or a login whose

@@ -438,20 +438,22 @@ type GroupSearch struct {
 	MaxGroups int `json:"maxGroups,omitempty"`
 }
 
-// LoginConfiguration configures the tokens that the login endpoint issues.
+// LoginConfiguration configures the tokens that the login endpoint issues: for a user name and a password of a directory, and with a
+// scope for the token of an identity provider.
 type LoginConfiguration struct {
 	// Keys sign the tokens. The first key signs, and all keys verify. All replicas
 	// need the same keys.
 	Keys []LoginKey `json:"keys"`
 	// TokenTTL is how long a token is valid. Its renewal asks the directory again
-	// for the user and the groups. The default is 15m, the minimum 1m,
+	// for the user and the groups. A token that was made from one of an identity provider
+	// ends with that one at the latest. The default is 15m, the minimum 1m,
 	// the maximum 24h.
 	TokenTTL *metav1.Duration `json:"tokenTTL,omitempty"`
 	// SessionTTL is how long tokens are renewed without a password. The default is
 	// 10h, the maximum 720h. It must not be less than tokenTTL. A shorter one also ends open sessions earlier.
 	SessionTTL *metav1.Duration `json:"sessionTTL,omitempty"`
-	// Audiences are the audiences of the tokens. Without any, they are valid for
-	// the API server's audiences.
+	// Audiences are the audiences of the tokens of directories' users. Without any, they are valid for
+	// the API server's audiences, as those of identity providers always are.
 	Audiences []string `json:"audiences,omitempty"`
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -19,7 +20,7 @@ func (s *service) login(ctx context.Context, c *call) answer {
 	if err != nil {
 		return c.refused(err)
 	}
-	c.event.Renewal = r.Token != ""
+	c.event.Renewal = r.Token != "" && !jwt.Shaped(r.Token)
 	set := s.current()
 	c.event.Directory = set.DirectoryName(r.Directory)
 	failed, end := false, func(time.Time, bool) {}

@@ -41,7 +41,7 @@ func sentence(r authn.Reason) string {
 	case authn.ReasonDeadline:
 		return "there was not enough time to verify the token (hint: try again in a minute)"
 	case authn.ReasonSourceGone:
-		return "the directory of the token is not configured (hint: try again in a minute, then log in again)"
+		return "the directory or issuer of the token is not configured (hint: try again in a minute, then log in again)"
 	case authn.ReasonVersion:
 		return "the token was issued by another version of Gatehouse (hint: try again in a minute, then log in again)"
 	case authn.ReasonScopeNotEnforced:

@@ -22,8 +22,9 @@ const (
 	WhoamiPath = "/whoami"
 )
 
-// Request asks for a login token: with a name and a password, or with a login
-// token that is to be renewed.
+// Request asks for a login token: with a name and a password, with a login
+// token that is to be renewed, or with a JWT of an issuer that is to be exchanged for
+// one with a scope.
 type Request struct {
 	// Directory is the name of the directory, "" for the only one.
 	Directory string `json:"directory,omitempty"`

@@ -62,7 +62,7 @@ func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.device, "device", false, "log in on another device, such as a phone, with a code")
 	flags.BoolVar(&f.noBrowser, "no-browser", false, "print the URL to open, and open no browser")
 	flags.StringVar(&f.listen, "listen", defaultListen, "address on this machine that the browser returns to, HOST:PORT")
-	flags.StringVar(&f.server, "server", "", "URL of Gatehouse, https://HOST:PORT, for logins with user name and password, and for whoami")
+	flags.StringVar(&f.server, "server", "", "URL of Gatehouse, https://HOST:PORT, for logins with user name and password, for --scope, and for whoami")
 	flags.StringVar(&f.serverCA, "server-ca", "", "file with the CAs of Gatehouse's certificate, in PEM (default the system's)")
 	flags.StringVar(&f.serverCAData, "server-ca-data", "", "the CAs of --server-ca in base64, in place of a file")
 	flags.StringVar(&f.directory, "directory", "", "LDAP directory of the user, if Gatehouse has several")
@@ -110,7 +110,8 @@ func (f *loginFlags) check() error {
 		err := session.ParseIssuer(f.issuer)
 		problems.Add(err != nil, "--issuer: %w", err)
 		problems.Add(f.clientID == "", "--client-id is required with --issuer")
-		misplaced("valid only for a login with user name and password, without --issuer", "directory", "username", "password-stdin", "scope")
+		misplaced("valid only for a login with user name and password, without --issuer", "directory", "username", "password-stdin")
+		problems.Add(f.scope != "" && f.server == "", "--scope with --issuer needs --server: Gatehouse exchanges the token of the issuer for one with the scope (hint: --server https://HOST:PORT)")
 		if f.device {
 			misplaced("valid only for a login in a browser, without --device", "no-browser", "listen")
 		}

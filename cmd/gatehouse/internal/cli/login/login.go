@@ -35,10 +35,15 @@ it by itself if 'gatehouse kubeconfig' wrote the kubeconfig. Without --issuer an
 --server, the current context of the kubeconfig says where to log in.
 
 With --issuer, you log in at an OpenID Connect issuer in a browser, or with --device
-on another device. With --server, login asks for your user name and password and
-sends them to Gatehouse; --scope then narrows what the tokens of the session can do,
-for example for a program that should not have all of your rights. Tokens are stored in the keyring of your system, unless
---token-store says otherwise:
+on another device. With --server alone, login asks for your user name and password and
+sends them to Gatehouse.
+
+With --scope, the token can do only what the scope includes, for example for a program
+that should not have all of your rights. The token of an issuer has no scope, so login
+exchanges it at --server for one that has, and that ends with it at the latest. A login
+at the issuer that is stored already is used.
+
+Tokens are stored in the keyring of your system, unless --token-store says otherwise:
 
   auto     the keyring if it is unlocked, else files that only you can read (the default)
   keyring  the keyring; login waits up to a minute for you to unlock it
@@ -59,7 +64,7 @@ no terminal for a question.`,
   # as in the current context of the kubeconfig
   gatehouse login
 
-  # a token for a program that may only look
+  # a token for a program that may only look, with the login of the current context
   gatehouse login --scope view -o token >token`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -195,9 +200,20 @@ func (f *loginFlags) session(s cli.Streams, interactive bool) (*session.Session,
 		return nil, err
 	}
 	const grace = time.Minute // for what follows the person's part
-	return &session.Session{
+	get := &session.Session{
 		Method: method, Cache: cache, Interactive: interactive, LockTimeout: loginTimeout + grace, Remarks: s.Err, Now: time.Now,
-	}, nil
+	}
+	if f.issuer == "" || f.scope == "" {
+		return get, nil
+	}
+	_, roots, err := f.serverCAs()
+	if err != nil {
+		return nil, err
+	}
+	scoped := *get
+	scoped.Method = &session.Exchange{At: get, Server: f.server, Roots: roots, Scope: f.scope, Now: time.Now}
+	scoped.LockTimeout *= 2 // it may wait for the other lock
+	return &scoped, nil
 }
 
 // loginError returns an error of a session with its exit code. Hint is what to do where
@@ -229,7 +245,7 @@ func (f *loginCommand) print(out io.Writer, c *session.Credential) error {
 	}
 	renewed := "then log in again"
 	switch {
-	case c.RefreshToken != "":
+	case c.RefreshToken != "", c.AtIssuer:
 		renewed = "renewed automatically as long as the issuer allows it"
 	case c.SessionEnds.After(c.ExpiresAt):
 		renewed = "renewed automatically until " + c.SessionEnds.UTC().Format(time.RFC3339)

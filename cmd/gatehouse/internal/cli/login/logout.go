@@ -21,7 +21,8 @@ func NewLogoutCommand(s cli.Streams) *cobra.Command {
 		Short: "Delete stored logins",
 		Long: `Logout deletes the logins that 'gatehouse login' stored on this machine, in files
 and in the keyring: all of them, or with --context or --kubeconfig that of one
-context. The next kubectl asks you to log in again.
+context, together with the tokens with a scope that were made from it. The next kubectl
+asks you to log in again.
 
 Logout revokes nothing: a copy of a token is valid until it expires.
 'gatehouse token revoke --user' ends all tokens of a user.
@@ -73,8 +74,8 @@ func logout(named *cli.ContextFlags, cacheDir string) (int, error) {
 	return cache.Remove(login.identity())
 }
 
-// identity returns the identity of the login that checked flags describe. It needs none of
-// the files that they name.
+// identity returns the identity of the login that checked flags describe: at an issuer, of the one without a scope, on which those with
+// one depend. It needs none of the files that they name.
 func (f *loginFlags) identity() session.Identity {
 	if f.issuer != "" {
 		return (&session.OIDC{Issuer: f.issuer, ClientID: f.clientID, Scopes: f.scopes}).Identity()

@@ -94,10 +94,23 @@ type entry struct {
 	name  string
 }
 
+// entry returns the entry of an Identity. The names of those with a scope begin with that of the same login without one.
 func (c *Cache) entry(id Identity) entry {
+	whole := id
+	if whole.Scope = ""; id.Method == oidcMethod {
+		whole.Server = ""
+	}
+	name := hashOf(whole)
+	if id.Scope != "" {
+		name += "." + hashOf(id)
+	}
+	return entry{c, name}
+}
+
+func hashOf(id Identity) string {
 	data, _ := json.Marshal(id) //nolint:errchkjson // strings alone
 	sum := sha256.Sum256(data)
-	return entry{c, hex.EncodeToString(sum[:])}
+	return hex.EncodeToString(sum[:])
 }
 
 func (e entry) path() string { return filepath.Join(e.cache.Dir, e.name+".json") }
@@ -212,7 +225,8 @@ func (e entry) replace(content *file) error {
 	return nil
 }
 
-// Remove removes the credential of an Identity and tells how many there were.
+// Remove removes the credential of an Identity, and of one without a scope those of the same login with any, and tells how many
+// there were.
 func (c *Cache) Remove(id Identity) (int, error) {
 	name := c.entry(id).name
 	return c.remove(func(file string) bool { return strings.HasPrefix(file, name+".") })

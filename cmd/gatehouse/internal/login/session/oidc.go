@@ -42,11 +42,14 @@ type OIDC struct {
 	Now     func() time.Time
 }
 
+// oidcMethod is the Method of an Identity at an issuer.
+const oidcMethod = "oidc"
+
 // Identity implements Method. How somebody logs in makes no other login.
 func (o *OIDC) Identity() Identity {
 	scopes := slices.Clone(o.Scopes)
 	slices.Sort(scopes)
-	return Identity{Method: "oidc", Issuer: o.Issuer, ClientID: o.ClientID, Scopes: slices.Compact(scopes)}
+	return Identity{Method: oidcMethod, Issuer: o.Issuer, ClientID: o.ClientID, Scopes: slices.Compact(scopes)}
 }
 
 // ParseIssuer reads the URL of an issuer.

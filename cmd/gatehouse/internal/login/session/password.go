@@ -79,7 +79,7 @@ func (p *Password) Login(ctx context.Context) (*Credential, error) {
 		if password == "" {
 			return nil, errors.New("the password is empty")
 		}
-		c, err := p.ask(ctx, client, login.Request{Directory: p.Directory, Username: name, Password: password, Scope: p.Scope})
+		c, err := ask(ctx, client, p.Server, p.Now, login.Request{Directory: p.Directory, Username: name, Password: password, Scope: p.Scope})
 		refused, ok := errors.AsType[*RefusedError](err)
 		if !ok || refused.Reason != string(authn.ReasonCredentials) || tried == most || !p.Prompter.Again(refused.Message) {
 			return c, err
@@ -93,37 +93,37 @@ func (p *Password) Renew(ctx context.Context, old *Credential) (*Credential, err
 	if !p.Now().Before(old.SessionEnds) {
 		return nil, ErrEnded
 	}
-	c, err := p.ask(ctx, newClient(p.Roots), login.Request{Directory: p.Directory, Token: old.Token, Scope: p.Scope})
+	c, err := ask(ctx, newClient(p.Roots), p.Server, p.Now, login.Request{Directory: p.Directory, Token: old.Token, Scope: p.Scope})
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return nil, fmt.Errorf("%w: %w", ErrEnded, refused)
 	}
 	return c, err
 }
 
-// ask asks the login endpoint.
-func (p *Password) ask(ctx context.Context, client *http.Client, request login.Request) (*Credential, error) {
+// ask asks the login endpoint of a server.
+func ask(ctx context.Context, client *http.Client, server string, now func() time.Time, request login.Request) (*Credential, error) {
 	body, err := json.Marshal(request) //nolint:gosec // the password goes to the server and nowhere else
 	if err != nil {
 		return nil, err
 	}
-	status, answer, err := post(ctx, client, p.Server+login.Path, "", body)
+	status, answer, err := post(ctx, client, server+login.Path, "", body)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Server, err)
+		return nil, fmt.Errorf("%s: %w", server, err)
 	}
 	if status != http.StatusOK {
-		return nil, failed(p.Server, status, answer)
+		return nil, failed(server, status, answer)
 	}
 	var issued login.Issued
 	if err := json.Unmarshal(answer, &issued); err != nil {
-		return nil, fmt.Errorf("%s: the response is not from Gatehouse (hint: check the address of Gatehouse)", p.Server)
+		return nil, fmt.Errorf("%s: the response is not from Gatehouse (hint: check the address of Gatehouse)", server)
 	}
-	now := p.Now()
-	if err := checkToken(issued.Token, issued.ExpiresAt, now); err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Server, err)
+	at := now()
+	if err := checkToken(issued.Token, issued.ExpiresAt, at); err != nil {
+		return nil, fmt.Errorf("%s: %w", server, err)
 	}
 	return &Credential{
-		Token: issued.Token, ObtainedAt: now, ExpiresAt: issued.ExpiresAt, SessionEnds: issued.SessionEnds,
-		User: issued.User.Username, Source: p.Server,
+		Token: issued.Token, ObtainedAt: at, ExpiresAt: issued.ExpiresAt, SessionEnds: issued.SessionEnds,
+		User: issued.User.Username, Source: server,
 	}, nil
 }
 
@@ -173,7 +173,7 @@ func failed(server string, status int, answer []byte) error {
 	definite := []authn.Reason{
 		authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession, authn.ReasonRevoked, authn.ReasonExpired,
 		authn.ReasonGuard, authn.ReasonSourceGone, authn.ReasonUnknownKey, authn.ReasonSignature, authn.ReasonMalformed,
-		authn.ReasonForeign, authn.ReasonTooLarge,
+		authn.ReasonForeign, authn.ReasonTooLarge, authn.ReasonAudience, authn.ReasonClaims, authn.ReasonAlgorithm,
 	}
 	if slices.Contains(definite, authn.Reason(f.Reason)) {
 		return &RefusedError{Reason: f.Reason, Message: message}
@@ -186,7 +186,7 @@ func failed(server string, status int, answer []byte) error {
 
 // checkIsGatehouse sends a request that only a Gatehouse answers in this way. The
 // certificate proves who owns the server; this proves that it is not another server of
-// the same owner, which would log a password that it does not understand. A redirect
+// the same owner, which would log a password or a token that it does not understand. A redirect
 // is an answer, and the wrong one.
 func checkIsGatehouse(ctx context.Context, client *http.Client, server string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+login.Path, http.NoBody)
@@ -204,7 +204,7 @@ func checkIsGatehouse(ctx context.Context, client *http.Client, server string) e
 	var f login.Failure
 	if status != http.StatusMethodNotAllowed || header.Get("Allow") != http.MethodPost ||
 		mediaErr != nil || media != "application/json" || json.Unmarshal(answer, &f) != nil || f.Reason != login.ReasonMethod {
-		return fmt.Errorf("%s: is not a Gatehouse with logins, so no password was sent: it responds with %d %s (hint: check the address of Gatehouse)",
+		return fmt.Errorf("%s: is not a Gatehouse with logins, so no secret was sent: it responds with %d %s (hint: check the address of Gatehouse)",
 			server, status, http.StatusText(status))
 	}
 	return nil

@@ -260,12 +260,12 @@ func TestPasswordIsForGatehouseAlone(t *testing.T) {
 	}{
 		{"a page", said(http.StatusOK, "text/html", "", "<html>"), "it responds with 200 OK"},
 		{"an API server", said(http.StatusForbidden, "application/json", "", `{"kind":"Status"}`), "it responds with 403 Forbidden"},
-		{"any server without GET", said(http.StatusMethodNotAllowed, "text/plain", "POST", "Method Not Allowed"), "no password was sent: it responds with 405"},
-		{"another reason", said(http.StatusMethodNotAllowed, "application/json", "POST", `{"reason":"internal"}`), "no password was sent"},
-		{"another status", said(http.StatusOK, "application/json", "POST", ours), "no password was sent"},
-		{"another media type", said(http.StatusMethodNotAllowed, "text/plain", "POST", ours), "no password was sent"},
-		{"no POST", said(http.StatusMethodNotAllowed, "application/json", "GET", ours), "no password was sent"},
-		{"cut off", said(http.StatusMethodNotAllowed, "application/json", "POST", ours[:20]), "no password was sent"},
+		{"any server without GET", said(http.StatusMethodNotAllowed, "text/plain", "POST", "Method Not Allowed"), "no secret was sent: it responds with 405"},
+		{"another reason", said(http.StatusMethodNotAllowed, "application/json", "POST", `{"reason":"internal"}`), "no secret was sent"},
+		{"another status", said(http.StatusOK, "application/json", "POST", ours), "no secret was sent"},
+		{"another media type", said(http.StatusMethodNotAllowed, "text/plain", "POST", ours), "no secret was sent"},
+		{"no POST", said(http.StatusMethodNotAllowed, "application/json", "GET", ours), "no secret was sent"},
+		{"cut off", said(http.StatusMethodNotAllowed, "application/json", "POST", ours[:20]), "no secret was sent"},
 		{"a redirection", said(http.StatusFound, "application/json", "POST", ours), "it responds with 302 Found"},
 		{"without end", said(http.StatusMethodNotAllowed, "application/json", "POST", strings.Repeat(" ", httpsclient.MaxBytes+1)), "the answer has more than"},
 	} {

@@ -1,5 +1,5 @@
 // Package session is the user's side of logins. A Session gets a token from an OpenID Connect issuer or from Gatehouse's
-// /login, stores it in a cache that only the user can read, and renews it without asking for as long as possible.
+// /login, or from the second in exchange for that of the first, stores it in a cache that only the user can read, and renews it without asking for as long as possible.
 //
 // If several programs need the same token at the same time, one of them logs in, and the others wait for it and use its
 // token.
@@ -26,11 +26,11 @@ type Identity struct {
 	ClientID string   `json:"clientID,omitempty"`
 	Scopes   []string `json:"scopes,omitempty"`
 	// Server, Directory and Username are for password. The user name is empty if
-	// it is asked for.
+	// it is asked for. Server is also for oidc with a Scope.
 	Server    string `json:"server,omitempty"`
 	Directory string `json:"directory,omitempty"`
 	Username  string `json:"username,omitempty"`
-	// Scope is the name of the scope that narrows the session, for password.
+	// Scope is the name of the scope that narrows the session.
 	Scope string `json:"scope,omitempty"`
 }
 
@@ -43,6 +43,8 @@ type Credential struct {
 	ExpiresAt  time.Time `json:"expiresAt"`
 	// RefreshToken renews a credential of an issuer.
 	RefreshToken string `json:"refreshToken,omitempty"`
+	// AtIssuer reports whether the issuer renews the login that a credential of Gatehouse depends on.
+	AtIssuer bool `json:"atIssuer,omitempty"`
 	// SessionEnds is until when a credential of Gatehouse can be renewed.
 	SessionEnds time.Time `json:"sessionEnds,omitzero"`
 	// Subject is the claim sub of an issuer's token: a renewed token is for the

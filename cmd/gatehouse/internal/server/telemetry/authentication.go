@@ -37,9 +37,9 @@ func newAuthentications(f factory) *authentications {
 		total: f.counters("gatehouse_authentications_total",
 			"Answered token reviews by authenticator, source of the identity, decision (allowed, denied, unknown) and reason.", "backend", "source", "decision", "reason"),
 		logins: f.counters("gatehouse_logins_total",
-			"Calls of /login by directory, decision (allowed, denied, unknown, refused, shed) and reason.", "directory", "decision", "reason"),
+			"Calls of /login by directory (the URL of the issuer if its token is exchanged), decision (allowed, denied, unknown, refused, shed) and reason.", "directory", "decision", "reason"),
 		duration: f.histograms("gatehouse_login_duration_seconds",
-			"Time from the header of a call of /login to the end of its answer, by directory and decision.", []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "directory", "decision"),
+			"Time from the header of a call of /login to the end of its answer, by directory (the URL of the issuer if its token is exchanged) and decision.", []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "directory", "decision"),
 		whoamis: f.counters("gatehouse_whoami_total", "Calls of /whoami by decision (allowed, denied, unknown, refused, shed) and reason.", "decision", "reason"),
 		logouts: f.counters("gatehouse_logouts_total", "Calls of /logout by source, decision (allowed, denied, unknown, refused, shed) and reason.", "source", "decision", "reason"),
 	}
