@@ -128,6 +128,25 @@ func (r ran) says(t *testing.T, code int, texts ...string) {
 	}
 }
 
+// logIn logs somebody in with a browser, by the kubeconfig.
+func (d *workstation) logIn(t *testing.T, at *dexServer, who dexUser) {
+	t.Helper()
+	login := d.gatehouse(t, "login")
+	must(t, login.command.Start())
+	var address []byte
+	support.Eventually(t, "a browser", func() error {
+		var err error
+		address, err = os.ReadFile(d.sentTo)
+		return err
+	})
+	must(t, os.Remove(d.sentTo))
+	page, err := at.Visit(t.Context(), string(address), who.Email, who.Password)
+	if err != nil || !strings.Contains(page, "logged in") {
+		t.Errorf("the browser shows %q, %v", page, err)
+	}
+	login.wait(t).says(t, 0, "logged in", at.Issuer())
+}
+
 // isKnownAs wants kubectl to be somebody, without a word from uncertified.
 func (d *workstation) isKnownAs(t *testing.T, name string, groups ...string) {
 	t.Helper()
@@ -226,19 +245,7 @@ func (p *place) testCommands(t *testing.T) {
 		t.Parallel()
 		d := atIssuer(t)
 		d.isNobody(t)
-		login := d.gatehouse(t, "login")
-		must(t, login.command.Start())
-		var address []byte
-		support.Eventually(t, "a browser", func() error {
-			var err error
-			address, err = os.ReadFile(d.sentTo)
-			return err
-		})
-		page, err := p.issuer.Visit(t.Context(), string(address), p.jane.Email, p.jane.Password)
-		if err != nil || !strings.Contains(page, "logged in") {
-			t.Errorf("the browser shows %q, %v", page, err)
-		}
-		login.wait(t).says(t, 0, "logged in", p.issuer.Issuer())
+		d.logIn(t, p.issuer, p.jane)
 		d.isKnownAs(t, "dex:jane@example.org", "dex:dev", "dex:eng")
 		d.isPrivate(t)
 	})

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -405,4 +406,76 @@ func TestScopesNotEnforced(t *testing.T) {
 	if !ok || exit.ExitCode() != 1 || !strings.Contains(err.Error(), "write failurePolicy: Deny into its --authorization-config") {
 		t.Errorf("probe says %v", err)
 	}
+}
+
+// TestScopeOfOIDCLogin: somebody who has logged in at an issuer narrows their own token without a right and without logging in again. The
+// API server knows the narrowed one as the same user, and what ends the one ends the other.
+func TestScopeOfOIDCLogin(t *testing.T) {
+	t.Parallel()
+	w := newScopesWorld(t, func(authorization string) string { return authorization })
+	jane := w.person("jane", "dev", "eng")
+	dex := newDex(t, dexOptions{Users: []dexUser{jane}})
+	s := &site{world: w.world, documents: w.config, private: t.TempDir()}
+	s.writeDocument(t, "issuers.yaml", issuersDocument(issuerOf(dex, "dex:")))
+	key := s.loginKey(t, "first")
+	must(t, os.WriteFile(filepath.Join(w.config, "authentication.yaml"), fmt.Appendf(nil, "%slogin:\n  keys: [{name: first, file: %q}]\n", scopesConfig, key.File), 0o600))
+	w.gatehouse.Kill()
+	w.start(t)
+	s.server = w.gatehouse
+	w.bind(t, "system:aggregate-to-view", "dex:jane@example.org")
+	w.bind(t, "system:aggregate-to-edit", "dex:jane@example.org")
+
+	authority := filepath.Join(t.TempDir(), "dex.crt")
+	must(t, os.WriteFile(authority, dex.CertPEM(), 0o600))
+	d := (&place{site: s, api: w.Cluster}).newWorkstation(t,
+		"--issuer", dex.Issuer(), "--issuer-ca", authority, "--client-id", dexClient,
+		"--issuer-scope", "email", "--issuer-scope", "groups", "--issuer-scope", "profile", "--issuer-scope", "offline_access")
+	d.logIn(t, dex, jane)
+	d.gatehouse(t, "login", "--scope", "veiw").run(t, "").says(t, 2, "the scopes are view, edit, everything, named, names")
+	d.isKnownAs(t, "dex:jane@example.org", "dex:dev", "dex:eng")
+	token := func(flags ...string) string {
+		t.Helper()
+		said := d.gatehouse(t, append([]string{"login", "-o", "token"}, flags...)...).run(t, "")
+		said.says(t, 0)
+		return strings.TrimSpace(said.stdout)
+	}
+	// No browser: the login from before is used.
+	whole, narrow := token(), token("--scope", "view")
+	if _, err := os.Stat(d.sentTo); err == nil {
+		t.Error("a browser was opened")
+	}
+	const pods, secrets = "GET /api/v1/namespaces/shop/pods", "GET /api/v1/namespaces/shop/secrets"
+	as := func(token string) *rest.Config {
+		config := rest.AnonymousClientConfig(w.Config())
+		config.BearerToken = token
+		return config
+	}
+	w.eventually(t, as(whole), secrets, http.StatusOK)
+	w.eventually(t, as(narrow), pods, http.StatusOK)
+	if answer := w.eventually(t, as(narrow), secrets, http.StatusForbidden); !strings.Contains(answer, outsideOfScope+": view") {
+		t.Errorf("answered %s", answer)
+	}
+	want, err := whoami(t, w.Cluster, whole)
+	must(t, err)
+	got, err := whoami(t, w.Cluster, narrow)
+	must(t, err)
+	if scope := fmt.Sprint(got.Extra["gatehouse.dev/scope"]); scope != "[view]" {
+		t.Errorf("the scope is %s", scope)
+	}
+	if delete(got.Extra, "gatehouse.dev/scope"); !reflect.DeepEqual(got, want) {
+		t.Errorf("the API server knows %+v, want %+v", got, want)
+	}
+	// A revocation ends both tokens.
+	_, err = gatehouse.Run(t.Context(), "token", "revoke", "--config", w.config, "--user", "dex:jane@example.org")
+	must(t, err)
+	support.Eventually(t, "both to be revoked", func() error {
+		for _, one := range []string{whole, narrow} {
+			if said := d.gatehouse(t, "whoami", "--kubeconfig", d.kubeconfig, "--token-file", "-").run(t, one); !strings.Contains(said.stdout, "no: revoked") {
+				return errors.New(said.stdout + said.stderr)
+			}
+		}
+		return nil
+	})
+	d.gatehouse(t, "logout", "--kubeconfig", d.kubeconfig).run(t, "").says(t, 0, "2 logins deleted")
+	d.isNobody(t)
 }

@@ -182,6 +182,7 @@ func TestLoginIsAsked(t *testing.T) {
 	}{
 		{"a password", `{"directory":"corp","username":"jane","password":"` + password + `"}`, authn.LoginRequest{Directory: "corp", Username: "jane", Password: password}},
 		{"a renewal", `{"token":"` + token + `"}`, authn.LoginRequest{Token: token}},
+		{"an exchange", `{"token":"eyJhbGciOiJub25lIn0.e30.","scope":"view"}`, authn.LoginRequest{Token: "eyJhbGciOiJub25lIn0.e30.", Scope: "view"}},
 		{"nothing", ` {} `, authn.LoginRequest{}},
 		{"nothing is trimmed or folded", `{"username":" JANE ","password":" \u0000 "}`, authn.LoginRequest{Username: " JANE ", Password: " \x00 "}},
 		{"the largest token", `{"token":"` + strings.Repeat("x", 16<<10) + `"}`, authn.LoginRequest{Token: strings.Repeat("x", 16<<10)}},
@@ -209,7 +210,7 @@ func TestLoginIsAsked(t *testing.T) {
 				!got.SessionEnds.Equal(noon().Add(10*time.Hour)) || got.User.Username != "corp:jane" || got.User.Groups[0] != "dev" {
 				t.Errorf("answer is %d %+v", recorder.Code, got)
 			}
-			if event.Decision != review.Allowed || event.User != "corp:jane" || event.TokenID != "t1" || event.Directory != "corp" || event.Renewal != (tc.want.Token != "") {
+			if event.Decision != review.Allowed || event.User != "corp:jane" || event.TokenID != "t1" || event.Directory != "corp" || event.Renewal != (tc.want.Token != "" && tc.want.Scope == "") {
 				t.Errorf("event is %+v", event)
 			}
 		})
