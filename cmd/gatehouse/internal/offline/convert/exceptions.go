@@ -1,16 +1,23 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/parser"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/pattern"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -42,45 +49,64 @@ type celException struct {
 // exceptions converts the exceptions, after the policies that they name.
 func (c *converter) exceptions() {
 	for _, o := range c.later {
-		var spec *v1alpha1.PolicyExceptionSpec
-		var err error
-		if o.GroupVersionKind().Group == "kyverno.io" {
-			spec, err = c.exception(o)
-		} else {
-			spec, err = c.celException(o)
+		policies, matches, notes, err := c.exception(o)
+		var objects []*object
+		for i, match := range matches {
+			name := o.Name
+			if i > 0 {
+				name = fmt.Sprintf("%s-%d", name, i+1)
+			}
+			spec := v1alpha1.PolicyExceptionSpec{Policies: policies, Match: match, Reason: "converted from Kyverno: say why"}
+			objects = append(objects, own("PolicyException", metav1.ObjectMeta{Name: name, Namespace: o.Namespace}, spec))
 		}
-		notes := []string{"reason and expiresAt are to be filled in, and its namespace must be one of the PolicyConfiguration's"}
-		c.publish(o, []*object{own("PolicyException", metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}, spec)}, notes, err)
+		notes = append([]string{"reason and expiresAt are to be filled in, and its namespace must be one of the PolicyConfiguration's"}, notes...)
+		c.publish(o, objects, notes, err)
 	}
 }
 
-// exception converts an exception of kyverno.io.
-func (c *converter) exception(o *manifest.Object) (*v1alpha1.PolicyExceptionSpec, error) {
+// exception returns what an exception is about: policies, and alternatives of objects.
+func (c *converter) exception(o *manifest.Object) (policies []v1alpha1.ExceptedPolicy, matches []v1alpha1.ExceptionMatch, notes []string, err error) {
+	if o.GroupVersionKind().Group != "kyverno.io" {
+		return c.celException(o)
+	}
 	var of kyvernoException
 	if err := specOf(o, &of, nil); err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	switch {
 	case len(of.PodSecurity) > 0:
-		return nil, unsupported("spec.podSecurity", "name the checks as rules, such as podSecurity.hostPorts", "controls of a Pod Security Standard")
+		return nil, nil, nil, unsupported("spec.podSecurity", "name the checks as rules, such as podSecurity.hostPorts", "controls of a Pod Security Standard")
 	case of.Conditions != nil:
-		return nil, unsupported("spec.conditions", "write matchConditions in CEL", "conditions of an exception")
+		return nil, nil, nil, unsupported("spec.conditions", "write matchConditions in CEL", "conditions of an exception")
 	}
-	out := &v1alpha1.PolicyExceptionSpec{Reason: "converted from Kyverno: say why"}
+	templates := false
 	for i, e := range of.Exceptions {
-		policies, err := c.exceptedPolicies(fmt.Sprintf("spec.exceptions[%d]", i), e.PolicyName, e.RuleNames)
+		named, checks, err := c.exceptedPolicies(fmt.Sprintf("spec.exceptions[%d]", i), e.PolicyName, e.RuleNames)
 		if err != nil {
-			return nil, err
+			return nil, nil, nil, err
 		}
-		out.Policies = append(out.Policies, policies...)
+		policies, templates = append(policies, named...), templates || checks
 	}
-	templates := slices.ContainsFunc(of.Exceptions, func(e exceptedRules) bool {
-		return slices.ContainsFunc(c.byPolicy[e.PolicyName], func(made converted) bool { return made.templates })
-	})
-	blocks, fields, oneOf := of.Match.all("spec.match")
-	var all []celexpr.Expr
+	if templates {
+		notes = append(notes, "pods and the pod templates of all workloads are exempt alike, a template by the name of its workload")
+	}
+	matches, err = exceptionMatches(&of.Match, templates)
+	return policies, matches, notes, err
+}
+
+// exceptionMatches returns the objects that filters select, one alternative for each list of names.
+func exceptionMatches(match *filters, templates bool) (out []v1alpha1.ExceptionMatch, err error) {
+	blocks, fields, oneOf := match.all("spec.match")
+	var names [][]string
+	var when [][]celexpr.Expr
 	for i := range blocks {
-		b, err := readFilter(blocks[i], fields[i], celexpr.Raw("object"))
+		f, own := *blocks[i], []string(nil)
+		if templates { // these have no name, but match.names knows the workload's
+			if own, err = workloadNames(&f, fields[i]); err != nil {
+				return nil, err
+			}
+		}
+		b, err := readFilter(&f, fields[i], celexpr.Raw("object"))
 		if err != nil {
 			return nil, err
 		}
@@ -89,30 +115,63 @@ func (c *converter) exception(o *manifest.Object) (*v1alpha1.PolicyExceptionSpec
 			return nil, unsupported(fields[i]+".resources.kinds", "add Pod, as which pod templates are checked, and name the workload in match.names",
 				"an exception for workloads from a rule about pods")
 		}
-		all = append(all, b.condition(true, true))
+		at := slices.IndexFunc(names, func(of []string) bool { return slices.Equal(of, own) })
+		if at < 0 {
+			at = len(names)
+			names, when = append(names, own), append(when, nil)
+		}
+		when[at] = append(when[at], b.condition(true, true))
 	}
-	matches := celexpr.And(all...)
-	if oneOf {
-		matches = celexpr.Or(all...)
+	if !oneOf && len(names) > 1 {
+		return nil, unsupported("spec.match.all", "join them in one", "several filters that must all match")
 	}
-	if matches.IsTrue() {
-		return nil, unsupported("spec.match", "name kinds, namespaces or names", "an exception for everything")
+	for i := range names {
+		matches := celexpr.And(when[i]...)
+		if oneOf {
+			matches = celexpr.Or(when[i]...)
+		}
+		one := v1alpha1.ExceptionMatch{Names: names[i]}
+		switch {
+		case !matches.IsTrue():
+			one.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "match", Expression: matches.Format()}}
+		case len(one.Names) == 0:
+			return nil, unsupported("spec.match", "name kinds, namespaces or names", "an exception for everything")
+		}
+		out = append(out, one)
 	}
-	out.Match.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "match", Expression: matches.Format()}}
 	return out, nil
 }
 
-// exceptedPolicies returns what rules of a policy became, as exceptions name it.
-func (c *converter) exceptedPolicies(field, policy string, rules []string) ([]v1alpha1.ExceptedPolicy, error) {
+// workloadNames takes the names out of a filter, which match workloads and not their pod templates. Of labels and annotations there is
+// no such form.
+func workloadNames(f *filter, field string) ([]string, error) {
+	r := &f.Resources
+	if r.Selector != nil || r.Annotations != nil {
+		return nil, unsupported(field+".resources", "name the workloads", "labels or annotations of a workload: an exception sees those of its pod template")
+	}
+	names := r.Names
+	if r.Name != "" {
+		names = append([]string{r.Name}, names...)
+	}
+	if slices.ContainsFunc(names, func(name string) bool { return strings.ContainsAny(strings.TrimSuffix(name, "*"), "*?") }) {
+		return nil, unsupported(field+".resources.names", "write wildcards at the end alone", "a name of a workload with wildcards elsewhere than at the end")
+	}
+	r.Name, r.Names = "", nil
+	return names, nil
+}
+
+// exceptedPolicies returns what rules of a policy became, as exceptions name it, and whether one of them checks pod templates.
+func (c *converter) exceptedPolicies(field, policy string, rules []string) (out []v1alpha1.ExceptedPolicy, templates bool, err error) {
 	const advice = "convert it together with its policy"
 	policy = policy[strings.LastIndexByte(policy, '/')+1:]
 	made := c.byPolicy[policy]
 	if len(made) == 0 {
-		return nil, unsupported(field, advice, "the policy %q, which is not among the documents that were converted", policy)
+		return nil, false, unsupported(field, advice, "the policy %q, which is not among the documents that were converted", policy)
 	}
-	var out []v1alpha1.ExceptedPolicy
 	for _, m := range made {
-		named := len(rules) == 0 || slices.ContainsFunc(rules, func(name string) bool { return name == "*" || withoutAutogen(name) == m.rule })
+		named := len(rules) == 0 || slices.ContainsFunc(rules, func(name string) bool {
+			return pattern.MatchWildcard(name, m.rule) || pattern.MatchWildcard(withoutAutogen(name), m.rule)
+		})
 		if !named || m.mutates {
 			continue
 		}
@@ -121,33 +180,110 @@ func (c *converter) exceptedPolicies(field, policy string, rules []string) ([]v1
 			i = len(out)
 			out = append(out, v1alpha1.ExceptedPolicy{Name: m.name})
 		}
-		out[i].Rules = append(out[i].Rules, m.rules...)
+		out[i].Rules, templates = append(out[i].Rules, m.rules...), templates || m.templates
 	}
 	if len(out) == 0 {
-		return nil, unsupported(field, advice, "rules of %q that were not converted, or mutate", policy)
+		return nil, false, unsupported(field, advice, "rules of %q that were not converted, or mutate", policy)
+	}
+	return out, templates, nil
+}
+
+// celException converts an exception of policies.kyverno.io.
+func (c *converter) celException(o *manifest.Object) (policies []v1alpha1.ExceptedPolicy, matches []v1alpha1.ExceptionMatch, notes []string, err error) {
+	var of celException
+	if err := specOf(o, &of, nil); err != nil {
+		return nil, nil, nil, err
+	}
+	templates := false
+	for i, ref := range of.PolicyRefs {
+		named, checks, err := c.exceptedPolicies(fmt.Sprintf("spec.policyRefs[%d]", i), ref.Name, nil)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		for _, p := range named {
+			policies = append(policies, v1alpha1.ExceptedPolicy{Name: p.Name})
+		}
+		templates = templates || checks
+	}
+	if len(of.MatchConditions) == 0 {
+		return nil, nil, nil, unsupported("spec.matchConditions", "write a condition", "an exception for everything")
+	}
+	one := v1alpha1.ExceptionMatch{MatchConditions: of.MatchConditions}
+	if templates {
+		if one, err = workloadConditions(of.MatchConditions); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	return policies, []v1alpha1.ExceptionMatch{one}, nil, nil
+}
+
+var (
+	// ofWorkload matches what an exception may not ask of a workload, since it sees its pod template: all but its namespace and the user.
+	ofWorkload = regexp.MustCompile(`\b(?:object|oldObject|request)\b(\.(?:metadata\.namespace|namespace|userInfo)\b)?`)
+	// ofName matches a condition that wants one of several names, as the parser writes it.
+	ofName = regexp.MustCompile(`^object\.metadata\.name(?: == | in \[|(\.startsWith)\()"([^*\\]+)"[\])]?$`)
+)
+
+// workloadConditions returns conditions about workloads as an exception has them that sees pod templates: with the names apart.
+func workloadConditions(conditions []admissionregistrationv1.MatchCondition) (out v1alpha1.ExceptionMatch, err error) {
+	parse, err := parser.NewParser(parser.EnableOptionalSyntax(true), parser.PopulateMacroCalls(true), parser.Macros(parser.AllMacros...))
+	if err != nil {
+		return out, err
+	}
+	for i, m := range conditions {
+		field := fmt.Sprintf("spec.matchConditions[%d].expression", i)
+		parsed, errs := parse.Parse(common.NewTextSource(m.Expression))
+		if len(errs.GetErrors()) > 0 {
+			return out, unsupported(field, "correct the expression", "an expression that is not valid: %s", plainMessage(errs.ToDisplayString()))
+		}
+		texts := func(e ast.Expr, operator string) (all []string) {
+			for _, of := range operands(e, operator) {
+				text, failed := parser.Unparse(of, parsed.SourceInfo())
+				all, err = append(all, text), cmp.Or(err, failed)
+			}
+			return all
+		}
+		for j, part := range operands(parsed.Expr(), operators.LogicalAnd) {
+			names, text := namesOf(texts(part, operators.LogicalOr)), texts(part, "")[0]
+			unseen := slices.ContainsFunc(ofWorkload.FindAllStringSubmatch(text, -1), func(m []string) bool { return m[1] == "" })
+			switch {
+			case len(names) > 0 && out.Names == nil:
+				out.Names = names
+			case unseen || err != nil:
+				return out, unsupported(field, "name the workload: object.metadata.name == 'x'", "a condition about a workload: an exception sees its pod template")
+			default:
+				name := ruleName(fmt.Sprintf("%s-%d", m.Name, j+1))
+				out.MatchConditions = append(out.MatchConditions, admissionregistrationv1.MatchCondition{Name: name, Expression: text})
+			}
+		}
 	}
 	return out, nil
 }
 
-// celException converts an exception of policies.kyverno.io.
-func (c *converter) celException(o *manifest.Object) (*v1alpha1.PolicyExceptionSpec, error) {
-	var of celException
-	if err := specOf(o, &of, nil); err != nil {
-		return nil, err
+// operands returns the operands of a logical operator, which may be nested.
+func operands(e ast.Expr, operator string) (out []ast.Expr) {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operator {
+		return []ast.Expr{e}
 	}
-	out := &v1alpha1.PolicyExceptionSpec{Reason: "converted from Kyverno: say why"}
-	for i, ref := range of.PolicyRefs {
-		policies, err := c.exceptedPolicies(fmt.Sprintf("spec.policyRefs[%d]", i), ref.Name, nil)
-		if err != nil {
-			return nil, err
+	for _, arg := range e.AsCall().Args() {
+		out = append(out, operands(arg, operator)...)
+	}
+	return out
+}
+
+// namesOf returns the names of which alternatives want one, as match.names has them, and none if one is about something else.
+func namesOf(alternatives []string) (out []string) {
+	for _, text := range alternatives {
+		m := ofName.FindStringSubmatch(text)
+		if m == nil {
+			return nil
 		}
-		for _, p := range policies {
-			out.Policies = append(out.Policies, v1alpha1.ExceptedPolicy{Name: p.Name})
+		for name := range strings.SplitSeq(m[2], `", "`) {
+			if m[1] != "" {
+				name += "*"
+			}
+			out = append(out, name)
 		}
 	}
-	if len(of.MatchConditions) == 0 {
-		return nil, unsupported("spec.matchConditions", "write a condition", "an exception for everything")
-	}
-	out.Match.MatchConditions = of.MatchConditions
-	return out, nil
+	return out
 }

@@ -1,0 +1,99 @@
+package convert_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// noPods is a ValidatingPolicy that refuses all pods but those of the host network, and the workloads that make such.
+const noPods = `apiVersion: policies.kyverno.io/v1beta1
+kind: ValidatingPolicy
+metadata: {name: p}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}]}
+  validations: [{expression: "object.spec.?hostNetwork.orValue(false) == true"}]
+`
+
+// excepting returns a policy with an exception: of conditions in CEL, or of filters of Kyverno's older kind.
+func excepting(match string) string {
+	meta := "metadata: {name: e, namespace: gatehouse-system}\nspec:\n"
+	if strings.HasPrefix(match, "- ") {
+		return noPods + "---\napiVersion: policies.kyverno.io/v1beta1\nkind: PolicyException\n" + meta +
+			"  policyRefs: [{name: p, kind: ValidatingPolicy}]\n  matchConditions:\n" + indent(match, "    ")
+	}
+	return clusterPolicy("validate: {pattern: {spec: {hostNetwork: true}}}") + "---\napiVersion: kyverno.io/v2\nkind: PolicyException\n" + meta +
+		"  exceptions: [{policyName: p, ruleNames: [r, autogen-r]}]\n  match: " + match + "\n"
+}
+
+// workload returns a Deployment with labels of its own, and others of its pods.
+func workload(name, labels, podLabels string) string {
+	return fmt.Sprintf("{apiVersion: apps/v1, kind: Deployment, metadata: {name: %s, labels: {%s}}, spec: {selector: {matchLabels: {x: y}}, "+
+		"template: {metadata: {labels: {x: y%s}}, spec: {containers: [{name: a, image: b}]}}}}", name, labels, podLabels)
+}
+
+// TestExceptions wants the objects to be exempt that Kyverno exempts, of workloads by what they are themselves.
+func TestExceptions(t *testing.T) {
+	t.Parallel()
+	resources := request.NewResources(nil)
+	pod := func(metadata string) string { return "{metadata: {" + metadata + "}, spec: {}}" }
+	a, b, legacy := workload("a", "", ""), workload("b", "", ""), workload("legacy-x", "", "")
+	for _, row := range []struct{ name, match, exempt, refused string }{
+		{"a name", "- {name: of, expression: \"object.metadata.name == 'a'\"}", a + "\n" + pod("name: a"), b + "\n" + pod("name: b") + "\n" + pod("generateName: a-")},
+		{"names", "- {name: of, expression: \"object.metadata.name in ['a', 'c']\"}", a, b},
+		{"one name or another", "- {name: of, expression: \"(object.metadata.name == 'a' || object.metadata.name == 'c')\"}", a, b},
+		{"the beginning of a name", "- {name: of, expression: \"object.metadata.name.startsWith('legacy-')\"}", legacy + "\n" + pod("name: legacy-1"), a},
+		{"a name in a namespace", "- {name: of, expression: \"object.metadata.name == 'a' && object.metadata.namespace == 'default'\"}", a, b},
+		{"a name elsewhere", "- {name: of, expression: \"object.metadata.name == 'a' && request.namespace != 'default'\"}", "", a},
+		{"a name and a condition", "- {name: of, expression: \"object.metadata.name == 'a'\"}\n- {name: m, expression: \"request.namespace == 'x'\"}", "", a},
+		{"filters by name", "{any: [{resources: {kinds: [Pod, Deployment], names: [a]}}]}", a + "\n" + pod("name: a"), b + "\n" + legacy},
+		{"filters by wildcards", "{any: [{resources: {kinds: [Pod, Deployment], names: [legacy-*]}}]}", legacy + "\n" + pod("generateName: legacy-x-"), workload("legacy", "", "")},
+		{
+			"filters with other names each", "{any: [{resources: {kinds: [Pod, Deployment], names: [a], namespaces: [default]}}, {resources: {kinds: [Pod, Deployment], names: [b], namespaces: [x]}}]}",
+			a, b,
+		},
+		{"filters by namespace", "{any: [{resources: {kinds: [Pod, Deployment], namespaces: [def*]}}]}", a + "\n" + b, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			out := convert.Convert(read(t, excepting(row.match)), convert.Options{})
+			for _, r := range out.Results {
+				if r.Status == convert.Not {
+					t.Fatalf("not converted: %+v", r)
+				}
+			}
+			set := compile(t, out, "").Policy
+			for verdict, objects := range map[bool]string{true: row.exempt, false: row.refused} {
+				for object := range strings.Lines(objects) {
+					d := set.Decide(t.Context(), policy.Input{Request: mustRequest(t, resources, object)})
+					if got := d.Response().Allowed; got != verdict {
+						t.Errorf("allowed: %v, want %v: %s\n%v\n%s", got, verdict, object, d.Violations, out.Documents[1].Text)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestExceptionsNotConverted wants what an exception cannot see of a workload to be named.
+func TestExceptionsNotConverted(t *testing.T) {
+	t.Parallel()
+	for match, construct := range map[string]string{
+		"- {name: of, expression: \"has(object.metadata.labels) && object.metadata.labels.a == 'b'\"}": "a condition about a workload",
+		"- {name: of, expression: \"object.metadata.name == 'a' || object.spec.replicas == 1\"}":       "a condition about a workload",
+		"- {name: of, expression: \"!(object.metadata.name == 'a' && true)\"}":                         "a condition about a workload",
+		"- {name: of, expression: \"object.metadata.name == \"}":                                       "an expression that is not valid",
+		"{any: [{resources: {kinds: [Pod, Deployment], selector: {matchLabels: {a: b}}}}]}":           "labels or annotations of a workload",
+		"{any: [{resources: {kinds: [Pod, Deployment], names: [\"*x\"]}}]}":                           "with wildcards elsewhere than at the end",
+		"{any: [{resources: {kinds: [Deployment], names: [x]}}]}":                                     "an exception for workloads",
+	} {
+		out := convert.Convert(read(t, excepting(match)), convert.Options{})
+		if r := out.Results[len(out.Results)-1]; r.Status != convert.Not || !strings.Contains(r.Problems[0].Construct, construct) || r.Problems[0].Instead == "" {
+			t.Errorf("%s: %+v, want %q", match, r, construct)
+		}
+	}
+}
