@@ -263,14 +263,19 @@ func TestMutatingPoliciesOfACluster(t *testing.T) {
 	}
 }
 
+// scopedToken is a configuration with a scope of tokens.
+const scopedToken = `apiVersion: gatehouse.dev/v1alpha1
+kind: AuthenticationConfiguration
+scopes: [{name: deployer, rules: [{apiGroups: [apps], resources: [deployments], verbs: [get]}]}]`
+
 // TestLintCluster lints what is active in a cluster: resources, and what the servers have in their own directories.
 func TestLintCluster(t *testing.T) {
 	t.Parallel()
 	odd := strings.Replace(teamPolicy, "has(object.metadata.labels)", "object.metadata.lables.size() > 0", 1)
 	const warning = `cluster: warning: AdmissionPolicy/team: spec.validations[0].expression: for v1 ConfigMap: there is no field "lables"`
 	broken := strings.NewReplacer("name: team", "name: broken", "object.", "objekt.").Replace(teamPolicy)
-	wrong, fine := t.TempDir(), t.TempDir()
-	for dir, text := range map[string]string{wrong: broken, fine: teamPolicy} {
+	wrong, fine, scoped := t.TempDir(), t.TempDir(), t.TempDir()
+	for dir, text := range map[string]string{wrong: broken, fine: teamPolicy, scoped: teamPolicy + "\n---\n" + scopedToken} {
 		if err := os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -287,6 +292,7 @@ func TestLintCluster(t *testing.T) {
 		"for code hosting":          {objects: []string{odd}, args: []string{"-o", "github"}, says: "::warning file=cluster,line=1,title=type::AdmissionPolicy/team: "},
 		"an error":                  {objects: []string{teamPolicy, broken}, code: cli.ExitNo, says: "cluster: error: AdmissionPolicy/broken: spec.validations[0].expression: "},
 		"of a server":               {servers: map[string]string{"gatehouse-0": odd}, says: `there is no field "lables"`},
+		"scopes of tokens":          {args: []string{"--config", scoped, "--fail-on", "warning"}, says: ": note: AuthenticationConfiguration: scopes: tokens with a scope are rejected as long as the API server is not known to enforce scopes: "},
 		"no right":                  {objects: []string{teamPolicy}, forbidden: "policyexceptions", code: cli.ExitUnknown, says: "missing right: list policyexceptions.gatehouse.dev"},
 		"no server":                 {objects: []string{teamPolicy}, servers: map[string]string{}, code: cli.ExitUnknown, says: "(hint: --partial decides without them)"},
 		"nothing is active":         {code: cli.ExitUnknown, says: "no policy and no profile is active in the cluster"},

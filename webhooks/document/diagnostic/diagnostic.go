@@ -20,9 +20,11 @@ const (
 	Error Severity = "error"
 	// Warning changes nothing.
 	Warning Severity = "warning"
+	// Note is about what a correct document needs elsewhere. Only the command lint has notes.
+	Note Severity = "note"
 )
 
-// Diagnostic is an error or a warning about one document.
+// Diagnostic is an error, a warning or a note about one document.
 type Diagnostic struct {
 	Severity Severity `json:"severity"`
 	// Source is the file, and behind a # the number of the document in it

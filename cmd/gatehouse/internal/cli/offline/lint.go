@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/scopes"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/kustomize"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
@@ -52,11 +54,12 @@ func NewLintCommand(s cli.Streams) *cobra.Command {
 		Long: `Lint finds mistakes in policies, profiles and other documents before a server reads
 them. It prints every error for which a server would reject a document, and warns
 about likely mistakes in documents that compile: fields that may be absent, rules
-that never match, costs above the limits of the API server. All files and
+that never match, costs above the limits of the API server. A note names what a correct
+document needs elsewhere, such as a setting of the API server. All files and
 directories that you name are one configuration together. With --context,
 --kubeconfig or --in-cluster, lint reads what is active in a cluster.
 
-A line begins with file:line:column, as editors expect it. A warning ends with a
+A line begins with file:line:column, as editors expect it. A warning or note ends with a
 code: --explain CODE prints what it means and what to do, and the annotation
 gatehouse.dev/lint-ignore of a document suppresses it there.
 
@@ -180,7 +183,7 @@ func (f *lintFlags) lintPaths(paths []string, texts map[string][]byte) *lintRepo
 		c, found = config.InspectPaths(paths, texts)
 	}
 	_, all := config.Compile(c, found)
-	r := newLintReport(c, all, dir)
+	r := newLintReport(c, all, dir, nil)
 	switch {
 	case dir != "":
 		r.inactive = f.checkActive(c, dir)
@@ -206,13 +209,27 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 		}
 		return nil, err
 	}
-	r := newLintReport(loaded.Config, loaded.Found, f.config)
+	r := newLintReport(loaded.Config, loaded.Found, f.config, func() error { return scopesEnforced(ctx, source.Access) })
 	r.where = f.cluster.Describe(f.config)
 	r.inactive = errors.Join(source.Unread(loaded)...)
 	if r.inactive == nil && !f.allowEmpty {
 		r.inactive = source.CheckDeciding(loaded)
 	}
 	return r, nil
+}
+
+// scopesTimeout bounds asking an API server whether it enforces the scopes of tokens.
+const scopesTimeout = 10 * time.Second
+
+// scopesEnforced asks an API server whether it enforces the scopes of tokens.
+func scopesEnforced(ctx context.Context, access *rest.Config) error {
+	client, err := scopes.Client(access)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, scopesTimeout)
+	defer cancel()
+	return scopes.Check(ctx, client)
 }
 
 // write writes the report, and returns the error for the exit code.
@@ -248,13 +265,14 @@ func (f *lintFlags) checkActive(c *config.Config, dir string) error {
 	return checkActive(c, dir, "gatehouse check judges manifests")
 }
 
-// newLintReport lints a configuration, about which reading and compiling it have found something. Sources are below the directory.
-func newLintReport(c *config.Config, found diagnostic.List, dir string) *lintReport {
+// newLintReport lints a configuration, about which reading and compiling it have found something. Sources are below the directory, and
+// the last parameter is as in lint.Input.
+func newLintReport(c *config.Config, found diagnostic.List, dir string, scopesEnforced func() error) *lintReport {
 	if c.Recording != nil {
 		_, ofRecording := record.CompileRules(c.Recording.Source, &c.Recording.RecordingConfiguration)
 		found = append(found, ofRecording...)
 	}
-	found = append(found, lintDocuments(c, found)...)
+	found = append(found, lintDocuments(c, found, scopesEnforced)...)
 	hintMutating(c, found)
 	found.Sort()
 	r := &lintReport{config: c}
@@ -262,10 +280,12 @@ func newLintReport(c *config.Config, found diagnostic.List, dir string) *lintRep
 	for _, d := range found {
 		shown := at.locate(&d)
 		r.findings = append(r.findings, finding{d, shown})
-		if d.Severity == diagnostic.Error {
+		switch d.Severity {
+		case diagnostic.Error:
 			r.errors++
-		} else {
+		case diagnostic.Warning:
 			r.warnings++
+		case diagnostic.Note: // It asks for nothing in the documents.
 		}
 	}
 	sortByPosition(r.findings)
@@ -286,8 +306,10 @@ func hintMutating(c *config.Config, found diagnostic.List) {
 }
 
 // lintDocuments returns what only lint reports, about documents that could be read and fields that compile.
-func lintDocuments(c *config.Config, errs diagnostic.List) diagnostic.List {
-	found, err := lint.Lint(lint.Input{Policy: c.Policy, Mutating: c.Mutation, Profiles: c.Sidecar.Profiles, Now: time.Now()})
+func lintDocuments(c *config.Config, errs diagnostic.List, scopesEnforced func() error) diagnostic.List {
+	found, err := lint.Lint(lint.Input{
+		Policy: c.Policy, Mutating: c.Mutation, Profiles: c.Sidecar.Profiles, Authn: c.Authn, ScopesEnforced: scopesEnforced, Now: time.Now(),
+	})
 	if err != nil {
 		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Message: "policies are compiled, but not checked further: " + err.Error()})
 	}
@@ -346,6 +368,8 @@ func (r *lintReport) results() (all []report.Result) {
 		case d.Code == "":
 			result.Rule = "no-effect"
 			result.Description = "Something in the document has no effect, or not the one that its author may expect."
+		case d.Severity == diagnostic.Note:
+			result.Level, result.Description = report.Note, "What a document needs elsewhere: "+lint.Summary(lint.Code(d.Code))+"."
 		default:
 			result.Description = "A likely mistake: " + lint.Summary(lint.Code(d.Code)) + "."
 		}

@@ -52,6 +52,8 @@ const (
 	TokenVolume Code = "token-volume"
 	// Resize is a mutating policy that matches pods/resize.
 	Resize Code = "resize"
+	// TokenScope is a scope of tokens, which counts only if the API server enforces it.
+	TokenScope Code = "token-scope"
 )
 
 // explanation explains a code to users.

@@ -1,7 +1,7 @@
 // Package lint finds what is likely to be wrong with policies that compile: rules that never match, fields that an object may lack,
 // costs above the API server's limits.
 //
-// Every diagnostic is a warning and has a code. The annotation v1alpha1.LintIgnoreAnnotation of a document suppresses codes. Only the
+// Every diagnostic is a warning or a note, and has a code. The annotation v1alpha1.LintIgnoreAnnotation of a document suppresses codes. Only the
 // command lint runs it, never the server.
 package lint
 
@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -37,6 +38,11 @@ type Input struct {
 	Profiles []sidecar.Profile
 	// Mutating are the mutating policies.
 	Mutating mutation.Spec
+	// Authn is how users and tokens are authenticated.
+	Authn authn.Spec
+	// ScopesEnforced asks an API server whether it enforces the scopes of tokens, and returns why this does not hold or is not known. It is
+	// nil if there is no API server to ask.
+	ScopesEnforced func() error
 	// Now is the time by which exceptions expire.
 	Now time.Time
 }
@@ -68,6 +74,7 @@ func Lint(in Input) (diagnostic.List, error) {
 		p := &in.Profiles[i]
 		l.lintProfile(l.document(p.Source, "SidecarProfile", &p.ObjectMeta), &p.Spec)
 	}
+	l.lintTokenScopes()
 	return l.sorted(), nil
 }
 
@@ -166,7 +173,7 @@ func (d document) add(found diagnostic.Diagnostic) {
 	if slices.Contains(d.ignored, found.Code) {
 		return
 	}
-	found.Severity, found.Source, found.Object = diagnostic.Warning, d.source, d.object
+	found.Severity, found.Source, found.Object = cmp.Or(found.Severity, diagnostic.Warning), d.source, d.object
 	*d.found = append(*d.found, found)
 }
 

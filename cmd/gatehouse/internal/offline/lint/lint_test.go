@@ -20,7 +20,7 @@ func read(t *testing.T, documents string) lint.Input {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(documents), 0o600))
 	c, _ := config.Inspect(dir)
-	return lint.Input{Policy: c.Policy, Mutating: c.Mutation, Profiles: c.Sidecar.Profiles, Now: now()}
+	return lint.Input{Policy: c.Policy, Mutating: c.Mutation, Profiles: c.Sidecar.Profiles, Authn: c.Authn, Now: now()}
 }
 
 // lintText returns the diagnostics of documents, one a line.
@@ -30,8 +30,8 @@ func lintText(t *testing.T, documents string) string {
 	must(t, err)
 	lines := make([]string, len(found))
 	for i, f := range found {
-		if f.Severity != "warning" || f.Code == "" {
-			t.Errorf("diagnostic without code, or no warning: %+v", f)
+		if f.Severity == "error" || f.Code == "" {
+			t.Errorf("diagnostic without code, or an error: %+v", f)
 		}
 		f.Source = ""
 		lines[i] = f.String()
