@@ -1,0 +1,395 @@
+// Package drill finds out what stops in a cluster when a webhook does not answer. It reads all webhooks, whoever has installed them, makes
+// the requests that a cluster needs to come back, and decides for each as the API server does whether a webhook must answer it.
+//
+// It is pure: Run is a function of the Cluster, which others read, and of the requests of the past, which others read too.
+package drill
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
+)
+
+// Severity is how bad a finding is.
+type Severity string
+
+// The severities, worst first.
+const (
+	// Lockout: the cluster, or what answers, does not come back by itself.
+	Lockout Severity = "lockout"
+	// Risk: an outage is more probable, longer or wider than it must be.
+	Risk Severity = "risk"
+	// Note: it is good to know.
+	Note Severity = "note"
+)
+
+// Severities returns all of them, worst first.
+func Severities() []Severity { return []Severity{Lockout, Risk, Note} }
+
+// IsAtLeast reports whether a severity is as bad as another one.
+func (s Severity) IsAtLeast(other Severity) bool {
+	return slices.Index(Severities(), s) <= slices.Index(Severities(), other)
+}
+
+// Finding is something to mend.
+type Finding struct {
+	Code     Code     `json:"code"`
+	Severity Severity `json:"severity"`
+	Message  string   `json:"message"`
+	// Requests are those that would fail, if the finding is about some.
+	Requests []string `json:"requests,omitempty"`
+	// Mend says what to do.
+	Mend string `json:"mend"`
+}
+
+// Subject is a webhook, or something else that must answer: a conversion webhook of a CustomResourceDefinition, or the server of an
+// APIService.
+type Subject struct {
+	// Object is KIND/NAME, and Webhook the name of the webhook in it, if there are several.
+	Object  string `json:"object"`
+	Webhook string `json:"webhook,omitempty"`
+	// Backend is what answers: a Service, NAMESPACE/NAME, or the address of a URL.
+	Backend string `json:"backend"`
+	// FailurePolicy is Fail or Ignore, and TimeoutSeconds how long the API server waits.
+	FailurePolicy  string `json:"failurePolicy,omitempty"`
+	TimeoutSeconds int    `json:"timeoutSeconds,omitempty"`
+	// Severity is that of the worst finding, "" without one.
+	Severity Severity  `json:"severity,omitempty"`
+	Findings []Finding `json:"findings"`
+
+	Place
+}
+
+// Title names the subject.
+func (s *Subject) Title() string { return strings.TrimSuffix(s.Object+" "+s.Webhook, " ") }
+
+// Report is the result of a drill.
+type Report struct {
+	// Subjects are the worst first.
+	Subjects []*Subject `json:"subjects"`
+	// Dependencies are what does not start without something else, and Cycles are those that wait for each other.
+	Dependencies []Dependency `json:"dependencies"`
+	Cycles       []Cycle      `json:"cycles"`
+	// Unknown is what could not be decided or read, and Assumed what was taken for granted.
+	Unknown []string `json:"unknown,omitempty"`
+	Assumed []string `json:"assumed,omitempty"`
+}
+
+// Count returns how many findings have a severity.
+func (r *Report) Count(s Severity) (n int) {
+	for _, subject := range r.Subjects {
+		for i := range subject.Findings {
+			if subject.Findings[i].Severity == s {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Options are what Run needs besides the cluster.
+type Options struct {
+	// Now is the time by which certificates end.
+	Now time.Time
+	// Served returns what the Service of a backend serves, and an error if that is not known. It may be nil.
+	Served func(ctx context.Context, backend string, port int32) (*Certificate, error)
+	// Progress is told what is under way. It may be nil.
+	Progress func(what string)
+}
+
+// model is a cluster whose webhooks are compiled.
+type model struct {
+	cluster          *Cluster
+	selectors        matching.Selectors
+	reviewsAreExempt bool
+	report           *Report
+	subjects         map[*hook]*Subject
+	assumed, unknown map[string]bool
+}
+
+const (
+	// reviewsExemptSince is the version since which the API server calls no webhook about token and access reviews.
+	reviewsExemptSince = "1.37"
+	// expressionsOf is the version whose expressions compile if that of the cluster is not known.
+	expressionsOf = "1.37"
+)
+
+// compile compiles the webhooks of a cluster. The error is that of the context.
+func compile(ctx context.Context, c *Cluster) (*model, error) {
+	m := &model{
+		cluster: c, selectors: matching.NewSelectors(), report: &Report{Subjects: []*Subject{}, Dependencies: []Dependency{}, Cycles: []Cycle{}},
+		subjects: map[*hook]*Subject{}, assumed: map[string]bool{}, unknown: map[string]bool{},
+	}
+	compiler, err := expression.NewCompiler(expressionsOf, nil)
+	if err != nil {
+		return nil, err
+	}
+	if parsed, err := version.ParseGeneric(c.Kubernetes); err == nil {
+		m.reviewsAreExempt = parsed.AtLeast(version.MustParseGeneric(reviewsExemptSince))
+	}
+	for _, unread := range c.Unread {
+		m.addUnknown("%s", unread)
+	}
+	for _, h := range c.hooks {
+		h.compile(&m.selectors, compiler, ctx.Err)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		policy := admissionregistrationv1.Ignore
+		if h.fails {
+			policy = admissionregistrationv1.Fail
+		}
+		s := &Subject{
+			Object: h.configuration, Webhook: h.name, Backend: h.backend(), FailurePolicy: string(policy), TimeoutSeconds: int(h.timeout.Seconds()),
+			Findings: []Finding{}, Place: h.place,
+		}
+		m.subjects[h] = s
+		m.report.Subjects = append(m.report.Subjects, s)
+		if h.broken != nil {
+			m.addUnknown("%s: it is not known what is sent: %v", h.title(), h.broken)
+		}
+	}
+	return m, nil
+}
+
+// addUnknown notes what is not known, once.
+func (m *model) addUnknown(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !m.unknown[text] {
+		m.unknown[text] = true
+		m.report.Unknown = append(m.report.Unknown, text)
+	}
+}
+
+func (m *model) assume(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !m.assumed[text] {
+		m.assumed[text] = true
+		m.report.Assumed = append(m.report.Assumed, text)
+	}
+}
+
+// add adds a finding about a subject. NAMESPACE in the mend is that of the backend.
+func (s *Subject) add(code Code, requests []string, format string, args ...any) {
+	e := find(code)
+	namespace, _, _ := strings.Cut(s.Backend, "/")
+	s.Findings = append(s.Findings, Finding{
+		Code: code, Severity: e.severity, Message: fmt.Sprintf(format, args...), Requests: requests, Mend: strings.ReplaceAll(e.mend, "NAMESPACE", namespace),
+	})
+}
+
+// Run finds out what stops when webhooks of the cluster do not answer. The error is that of the context.
+func Run(ctx context.Context, c *Cluster, o Options) (*Report, error) {
+	m, err := compile(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	progress := func(what string) {
+		if o.Progress != nil {
+			o.Progress(what)
+		}
+	}
+	progress("what the cluster needs")
+	if err := m.findLockouts(ctx); err != nil {
+		return nil, err
+	}
+	progress("what depends on what")
+	if err := m.findDependencies(ctx); err != nil {
+		return nil, err
+	}
+	progress("what is behind the webhooks")
+	if err := m.findRisks(ctx, &o); err != nil {
+		return nil, err
+	}
+	return m.finish(), nil
+}
+
+// finish sorts the findings and subjects.
+func (m *model) finish() *Report {
+	for _, s := range m.report.Subjects {
+		slices.SortStableFunc(s.Findings, func(a, b Finding) int {
+			return cmp.Compare(slices.Index(Severities(), a.Severity), slices.Index(Severities(), b.Severity))
+		})
+		if len(s.Findings) > 0 {
+			s.Severity = s.Findings[0].Severity
+		}
+	}
+	rank := func(s *Subject) (int, int) {
+		i, n := slices.Index(Severities(), s.Severity), 0
+		if i < 0 {
+			i = len(Severities())
+		}
+		for k := range s.Findings {
+			if s.Findings[k].Severity == s.Severity {
+				n++
+			}
+		}
+		return i, -n
+	}
+	slices.SortStableFunc(m.report.Subjects, func(a, b *Subject) int {
+		i, n := rank(a)
+		j, k := rank(b)
+		return cmp.Or(cmp.Compare(i, j), cmp.Compare(n, k), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Webhook, b.Webhook))
+	})
+	return m.report
+}
+
+// stopped are the requests that fail for a webhook, by code.
+type stopped struct {
+	failing, waiting, refused map[Code][]string
+	byRights                  bool
+	refusal                   error
+}
+
+// judge adds what becomes of a probe while the webhook does not answer.
+func (m *model) judge(ctx context.Context, h *hook, p *Probe, r *request, out *stopped) {
+	c, byRights, err := h.calls(ctx, r)
+	switch c {
+	case notCalled:
+	case unsure:
+		if h.broken == nil {
+			m.addUnknown("%s: it is not known whether it is called to %s: %v", h.title(), p.Title, err)
+		}
+	case refused:
+		out.refused[p.Code] = append(out.refused[p.Code], p.Title)
+		out.refusal = err
+	case called:
+		if out.byRights = out.byRights || byRights; h.fails {
+			out.failing[p.Code] = append(out.failing[p.Code], p.Title)
+		} else {
+			out.waiting[p.Code] = append(out.waiting[p.Code], p.Title)
+		}
+	}
+}
+
+// findLockouts adds what of the requests that a cluster needs fails without each webhook.
+func (m *model) findLockouts(ctx context.Context) error {
+	shared, err := m.requests(m.cluster.clusterProbes())
+	if err != nil {
+		return err
+	}
+	own := map[string][]probeRequest{}
+	for _, h := range m.cluster.hooks {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		out := stopped{map[Code][]string{}, map[Code][]string{}, map[Code][]string{}, false, nil}
+		if h.client.Service != nil {
+			if own[h.backend()] == nil {
+				if own[h.backend()], err = m.requests(m.cluster.ownProbes(h.client.Service.Namespace, m.backendPods(h))); err != nil {
+					return err
+				}
+			}
+			for i := range own[h.backend()] {
+				m.judge(ctx, h, &own[h.backend()][i].Probe, own[h.backend()][i].request, &out)
+			}
+		}
+		for i := range shared {
+			m.judge(ctx, h, &shared[i].Probe, shared[i].request, &out)
+		}
+		m.addStopped(h, &out)
+		if err := m.addNewPods(ctx, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probeRequest is a probe with its request, which is the same for all webhooks.
+type probeRequest struct {
+	Probe
+	request *request
+}
+
+func (m *model) requests(list []Probe) ([]probeRequest, error) {
+	out := make([]probeRequest, 0, len(list))
+	for i := range list {
+		r, err := m.newRequest(&list[i].Request)
+		if err != nil {
+			m.addUnknown("%s: %v", list[i].Title, err)
+			continue
+		}
+		out = append(out, probeRequest{list[i], r})
+	}
+	return out, nil
+}
+
+// backendPods returns the groups of the pods that answer for a webhook. If they are not known, what is known of them stands for them.
+func (m *model) backendPods(h *hook) []*podGroup {
+	found := m.cluster.behind(h.backend())
+	if len(found) > 0 {
+		return found
+	}
+	service := m.cluster.services[h.backend()]
+	if service == nil {
+		m.assume("the Service %s is not known: any pod in its namespace stands for its pods", h.backend())
+		return []*podGroup{barePod(h.client.Service.Namespace, nil)}
+	}
+	m.assume("the pods of the Service %s are not known: a pod with the labels of its selector stands for them", h.backend())
+	return []*podGroup{barePod(h.client.Service.Namespace, service.Spec.Selector)}
+}
+
+// addStopped adds findings about the requests that fail.
+func (m *model) addStopped(h *hook, out *stopped) {
+	s := m.subjects[h]
+	but := ""
+	if out.byRights {
+		but = " (unless the user has a right for which a match condition asks)"
+	}
+	for _, code := range lockoutCodes() {
+		if titles := out.failing[code]; len(titles) > 0 {
+			s.add(code, titles, "without an answer, nobody can %s%s", describe(titles), but)
+		}
+	}
+	for _, code := range slices.Sorted(maps.Keys(out.refused)) {
+		titles := out.refused[code]
+		s.add(ConditionError, titles, "whether it answers or not, nobody can %s, because a match condition fails and failurePolicy is Fail: %v", describe(titles), out.refusal)
+	}
+	if titles := out.waiting[Leases]; len(titles) > 0 && h.timeout >= leaseTimeout {
+		s.add(SlowLeases, titles, "without an answer, each attempt to %s waits %s; a leader gives up after 5s to 10s", describe(titles), h.timeout)
+	}
+}
+
+// leaseTimeout is how long leaders wait for the renewal of a Lease.
+const leaseTimeout = 5 * time.Second
+
+// addNewPods adds in how many namespaces no pod can be created.
+func (m *model) addNewPods(ctx context.Context, h *hook) error {
+	if !h.fails || h.broken != nil || !h.constraints.MatchesPodCreation() {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(m.cluster.namespaces))
+	if len(names) == 0 {
+		names = []string{corev1.NamespaceDefault}
+	}
+	var stopped []string
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		p := probes{code: NewPods}
+		p.add("", controller("replicaset-controller"), admissionv1.Create, "/v1/pods", "Pod", name, "", podWith(name, nil))
+		r, err := m.newRequest(&p.list[0].Request)
+		if err != nil {
+			return err
+		}
+		if c, _, _ := h.calls(ctx, r); c == called || c == refused {
+			stopped = append(stopped, name)
+		}
+	}
+	if len(stopped) > 0 {
+		m.subjects[h].add(NewPods, nil, "without an answer, no pod can be created in %s of %d: %s", diagnostic.Count(len(stopped), "namespace"), len(names), describe(stopped))
+	}
+	return nil
+}

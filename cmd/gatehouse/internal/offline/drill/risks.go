@@ -1,0 +1,332 @@
+package drill
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+)
+
+const (
+	// requestTimeout is how long the API server works on a request that writes, whatever its client waits:
+	// requestTimeoutUpperBound of k8s.io/apiserver/pkg/endpoints/handlers.
+	requestTimeout = 34 * time.Second
+	// soon is how long before its end a CA should have been renewed.
+	soon = 30 * 24 * time.Hour
+)
+
+// Certificate is what a server presents: the leaf first.
+type Certificate struct{ Chain []*x509.Certificate }
+
+// findRisks adds what makes an outage more probable, longer or wider.
+func (m *model) findRisks(ctx context.Context, o *Options) error {
+	for _, h := range m.cluster.hooks {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		s := m.subjects[h]
+		if h.broken == nil && h.fails && len(h.rules) > 0 && !h.hasConditions() && h.matchesKubernetes() {
+			s.add(NoSelector, nil, "failurePolicy is Fail, and it has neither a namespaceSelector, an objectSelector nor a match condition")
+		}
+		if h.fails && slices.ContainsFunc(h.rules, isWild) {
+			s.add(Wildcard, nil, "failurePolicy is Fail, and a rule has * for apiGroups or resources")
+		}
+		if h.sideEffect == admissionregistrationv1.SideEffectClassSome || h.sideEffect == admissionregistrationv1.SideEffectClassUnknown {
+			s.add(SideEffects, nil, "sideEffects is %s, so the API server refuses dry runs", h.sideEffect)
+		}
+		if service := h.client.Service; service != nil {
+			m.checkService(s, service.Namespace, service.Name, *cmp.Or(service.Port, new(int32(443))))
+		}
+		m.checkBundle(ctx, s, h, o)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.cluster.definitions)) {
+		m.checkConversion(name, m.cluster.definitions[name], o)
+	}
+	for _, a := range m.cluster.apiServices {
+		s := m.addSubject("APIService/"+a.name, a.namespace+"/"+a.service, a.place)
+		s.add(ExtensionAPI, nil, "%s answers for a part of the API", s.Backend)
+		m.checkService(s, a.namespace, a.service, a.port)
+	}
+	return m.checkTogether(ctx)
+}
+
+// addSubject adds what must answer and is no webhook for admission.
+func (m *model) addSubject(object, backend string, place Place) *Subject {
+	s := &Subject{Object: object, Backend: backend, Findings: []Finding{}, Place: place}
+	m.report.Subjects = append(m.report.Subjects, s)
+	return s
+}
+
+// isWild reports whether a rule matches resources that it does not name. All resources of a group of custom resources are named by it.
+func isWild(r admissionregistrationv1.RuleWithOperations) bool {
+	return slices.Contains(r.APIGroups, "*") || slices.ContainsFunc(r.Resources, func(name string) bool { return name == "*" || name == "*/*" }) && slices.ContainsFunc(r.APIGroups, isOfKubernetes)
+}
+
+// isOfKubernetes reports whether a group is one that Kubernetes itself serves, or any.
+func isOfKubernetes(group string) bool {
+	switch group {
+	case "", "*", "apps", "batch", "autoscaling", "policy", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
+		"certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "networking.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io",
+		"scheduling.k8s.io", "storage.k8s.io", "flowcontrol.apiserver.k8s.io", "resource.k8s.io":
+		return true
+	}
+	return false
+}
+
+// matchesKubernetes reports whether a rule is about resources of Kubernetes itself.
+func (h *hook) matchesKubernetes() bool {
+	return slices.ContainsFunc(h.rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+		return slices.ContainsFunc(r.APIGroups, isOfKubernetes)
+	})
+}
+
+// checkService adds what is wrong with a Service and its pods.
+func (m *model) checkService(s *Subject, namespace, name string, port int32) {
+	key := namespace + "/" + name
+	service := m.cluster.services[key]
+	if service == nil {
+		if m.cluster.Whole {
+			s.add(ServiceMissing, nil, "the Service %s does not exist", key)
+		} else {
+			m.assume("the Service %s is not known: any pod in its namespace stands for its pods", key)
+		}
+		return
+	}
+	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
+	if i < 0 {
+		s.add(WrongPort, nil, "the Service %s has no port %d: it has %s", key, port, portsOf(service))
+	}
+	found := m.cluster.behind(key)
+	if m.cluster.Whole && service.Spec.Type != corev1.ServiceTypeExternalName {
+		ready := 0
+		for _, slice := range m.cluster.slices[key] {
+			for k := range slice.Endpoints {
+				if c := slice.Endpoints[k].Conditions.Ready; c == nil || *c {
+					ready++
+				}
+			}
+		}
+		switch {
+		case ready == 0:
+			s.add(NoEndpoints, nil, "no ready pod is behind the Service %s", key)
+		case i >= 0 && !m.hasTarget(service, &service.Spec.Ports[i]):
+			s.add(WrongPort, nil, "no endpoint of the Service %s has its port %d", key, port)
+		}
+	}
+	if len(found) == 0 {
+		return
+	}
+	pods, nodes, isDaemon := 0, map[string]bool{}, false
+	for _, g := range found {
+		wanted := g.pods
+		if g.replicas >= 0 {
+			wanted = g.replicas
+		}
+		pods += wanted
+		isDaemon = isDaemon || g.kind == "DaemonSet"
+		for node := range g.nodes {
+			nodes[node] = true
+		}
+	}
+	switch {
+	case isDaemon:
+		return
+	case pods == 1:
+		s.add(OneReplica, nil, "one pod answers: %s", found[0].title())
+		return // what follows is about several
+	case len(nodes) == 1 && pods > 1:
+		s.add(OneNode, nil, "all %d pods run on the node %s", pods, slices.Collect(maps.Keys(nodes))[0])
+	}
+	if !slices.ContainsFunc(m.cluster.budgets, func(b *policyv1.PodDisruptionBudget) bool { return covers(b, found[0]) }) {
+		s.add(NoBudget, nil, "no PodDisruptionBudget selects the pods of %s", found[0].title())
+	}
+}
+
+// covers reports whether a budget selects the pods of a group.
+func covers(b *policyv1.PodDisruptionBudget, g *podGroup) bool {
+	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	return err == nil && namespaceOf(b) == g.namespace && selector.Matches(g.labels)
+}
+
+// hasTarget reports whether an endpoint has the port of a Service.
+func (m *model) hasTarget(service *corev1.Service, port *corev1.ServicePort) bool {
+	return slices.ContainsFunc(m.cluster.slices[service.Namespace+"/"+service.Name], func(s *discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool { return p.Name == nil || *p.Name == port.Name })
+	})
+}
+
+// portsOf names the ports of a Service.
+func portsOf(service *corev1.Service) string {
+	var names []string
+	for i := range service.Spec.Ports {
+		names = append(names, strconv.Itoa(int(service.Spec.Ports[i].Port)))
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return describe(names)
+}
+
+// checkBundle adds what is wrong with the CA of a webhook.
+func (m *model) checkBundle(ctx context.Context, s *Subject, h *hook, o *Options) {
+	if len(h.client.CABundle) == 0 && (!m.cluster.Whole || h.client.URL != nil) {
+		return // something writes it when it is installed, or the CAs of the API server count
+	}
+	roots, ok := checkCAs(s, h.client.CABundle, o.Now)
+	if !ok || o.Served == nil || h.client.Service == nil || !slices.ContainsFunc(m.cluster.behind(h.backend()), func(g *podGroup) bool { return g.ready > 0 }) {
+		return
+	}
+	served, err := o.Served(ctx, h.backend(), *cmp.Or(h.client.Service.Port, new(int32(443))))
+	if err == nil && len(served.Chain) == 0 {
+		err = errors.New("it presents none")
+	}
+	if err != nil {
+		m.addUnknown("the certificate that %s serves was not seen: %v", h.backend(), err)
+		return
+	}
+	between := x509.NewCertPool()
+	for _, certificate := range served.Chain[1:] {
+		between.AddCert(certificate)
+	}
+	name := h.client.Service.Name + "." + h.client.Service.Namespace + ".svc"
+	if _, err := served.Chain[0].Verify(x509.VerifyOptions{DNSName: name, Roots: roots, Intermediates: between, CurrentTime: o.Now}); err != nil {
+		s.add(CAMismatch, nil, "the API server does not trust what a pod of %s serves: %v", h.backend(), err)
+	}
+}
+
+// checkCAs adds what is wrong with CAs, and reports whether some can verify a certificate.
+func checkCAs(s *Subject, bundle []byte, now time.Time) (*x509.CertPool, bool) {
+	const most = 1 << 20
+	if len(bundle) > most {
+		s.add(CAInvalid, nil, "caBundle has more than %d bytes", most)
+		return nil, false
+	}
+	certificates, err := pemcert.Parse(bundle)
+	if err == nil && len(certificates) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		s.add(CAInvalid, nil, "caBundle cannot be used: %v", err)
+		return nil, false
+	}
+	pool, last := x509.NewCertPool(), time.Time{}
+	for _, certificate := range certificates {
+		pool.AddCert(certificate)
+		if certificate.NotAfter.After(last) {
+			last = certificate.NotAfter
+		}
+	}
+	if left := last.Sub(now); left < 0 {
+		s.add(CAExpires, nil, "the last CA of caBundle ended on %s", last.UTC().Format(time.DateOnly))
+	} else if left < soon {
+		s.add(CAExpires, nil, "the last CA of caBundle ends on %s, in %s", last.UTC().Format(time.DateOnly), diagnostic.Count(int(left.Hours()/24), "day"))
+	}
+	return pool, last.After(now)
+}
+
+// checkConversion adds a definition that needs a conversion webhook.
+func (m *model) checkConversion(name string, d *definition, o *Options) {
+	strategy, _, _ := unstructured.NestedString(d.object.Object, "spec", "conversion", "strategy")
+	client, _, _ := unstructured.NestedMap(d.object.Object, "spec", "conversion", "webhook", "clientConfig")
+	service, _ := client["service"].(map[string]any)
+	namespace, _ := service["namespace"].(string)
+	serviceName, _ := service["name"].(string)
+	if strategy != "Webhook" || serviceName == "" {
+		return
+	}
+	port := int32(443)
+	if given, ok := service["port"].(int64); ok && given > 0 && given < 1<<16 {
+		port = int32(given)
+	}
+	s := m.addSubject("CustomResourceDefinition/"+name, namespace+"/"+serviceName, d.place)
+	s.add(Conversion, nil, "%s converts between the versions of %s", s.Backend, name)
+	m.checkService(s, namespace, serviceName, port)
+	if bundle, _ := client["caBundle"].(string); bundle != "" {
+		if text, err := base64.StdEncoding.DecodeString(bundle); err == nil {
+			checkCAs(s, text, o.Now)
+		}
+	}
+}
+
+// checkTogether adds what webhooks are together for the creation of a pod in an ordinary namespace.
+func (m *model) checkTogether(ctx context.Context) error {
+	for _, name := range m.ordinaryNamespaces() {
+		p := probes{}
+		p.addPods(barePod(name, nil))
+		r, err := m.newRequest(&p.list[0].Request)
+		if err != nil {
+			return err
+		}
+		var mutating []*hook
+		var sum, most time.Duration
+		for _, h := range m.cluster.hooks {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			switch c, _, _ := h.calls(ctx, r); {
+			case c != called:
+			case h.mutates:
+				mutating = append(mutating, h)
+				if sum += h.timeout; h.reinvokes {
+					sum += h.timeout
+				}
+			default:
+				most = max(most, h.timeout)
+			}
+		}
+		if total := sum + most; total > requestTimeout && len(mutating) > 0 {
+			m.addTogether(SlowRequests, mutating, fmt.Sprintf("together with %s, creating a pod in %s may wait %s, and a request ends after %s", diagnostic.Count(len(mutating)-1, "other mutating webhook"), name, total, requestTimeout))
+		}
+		slices.SortStableFunc(mutating, func(a, b *hook) int { return cmp.Compare(a.configuration, b.configuration) })
+		for i, h := range mutating {
+			if later := mutating[i+1:]; !h.reinvokes && slices.ContainsFunc(later, func(o *hook) bool { return o.backend() != h.backend() }) {
+				m.addTogether(Order, []*hook{h}, fmt.Sprintf("it is called for new pods before %s, and reinvocationPolicy is Never", later[len(later)-1].title()))
+			}
+		}
+	}
+	return nil
+}
+
+// addTogether adds a finding to webhooks that have none of its code.
+func (m *model) addTogether(code Code, hooks []*hook, message string) {
+	for _, h := range hooks {
+		if s := m.subjects[h]; !slices.ContainsFunc(s.Findings, func(f Finding) bool { return f.Code == code }) {
+			s.add(code, nil, "%s", message)
+		}
+	}
+}
+
+// ordinaryNamespaces returns the namespaces that are compared: one of each set of labels, without the name.
+func (m *model) ordinaryNamespaces() (names []string) {
+	const most = 50
+	seen := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(m.cluster.namespaces)) {
+		set := maps.Clone(m.cluster.namespaces[name].Labels)
+		delete(set, corev1.LabelMetadataName)
+		if key := labels.Set(set).String(); !seen[key] && len(names) < most {
+			seen[key] = true
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		names = []string{corev1.NamespaceDefault}
+	}
+	return names
+}
