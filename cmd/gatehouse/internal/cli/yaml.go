@@ -21,12 +21,26 @@ func JSONToYAML(text []byte) ([]byte, error) {
 	if err := yamlv3.Unmarshal(out, &document); err != nil {
 		return nil, fmt.Errorf("convert to YAML: %w", err)
 	}
-	quoteInvisible(&document)
+	return encodeNode(&document)
+}
+
+// EncodeYAML returns a value as YAML for people, as JSONToYAML does, with its fields in their order and each string on one line.
+func EncodeYAML(value any) ([]byte, error) {
+	var document yamlv3.Node
+	if err := document.Encode(value); err != nil {
+		return nil, fmt.Errorf("convert to YAML: %w", err)
+	}
+	return encodeNode(&document)
+}
+
+// encodeNode returns a document with characters that cannot be seen escaped.
+func encodeNode(document *yamlv3.Node) ([]byte, error) {
+	quoteInvisible(document)
 	var quoted bytes.Buffer
 	encoder := yamlv3.NewEncoder(&quoted)
 	const indent = 2
 	encoder.SetIndent(indent)
-	if err := encoder.Encode(&document); err != nil {
+	if err := encoder.Encode(document); err != nil {
 		return nil, fmt.Errorf("convert to YAML: %w", err)
 	}
 	var escaped bytes.Buffer

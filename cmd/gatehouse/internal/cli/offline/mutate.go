@@ -38,7 +38,9 @@ standard error names the policies and profiles that changed an object.
 
 The policies are those of --config or of a cluster, as for check. With -o diff it
 prints a unified diff for git apply, with -o json the patch and the policy that
-changed each path last, and with -i it changes the files.
+changed each path last, and with -i it changes the files. -o argocd prints the rules
+with which Argo CD ignores exactly the fields that are changed (ignoreDifferences),
+and -o flux those of Flux (ignore).
 
 Exit codes: 0 done, whether or not something changed; 1 an object would be refused;
 2 wrong usage or input, no policy or profile is active, or it cannot be decided what
@@ -47,7 +49,10 @@ an object becomes. With 1 and 2, nothing is printed or written.`,
   gatehouse mutate --config ./config deploy/ -o diff
 
   # who sets this field?
-  gatehouse mutate --context prod -k overlays/prod -o json | jq .changes`,
+  gatehouse mutate --context prod -k overlays/prod -o json | jq .changes
+
+  # what must Argo CD ignore, so that it shows no difference?
+  gatehouse mutate --context prod -k overlays/prod -o argocd`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
@@ -74,10 +79,13 @@ an object becomes. With 1 and 2, nothing is printed or written.`,
 			if err != nil {
 				return err
 			}
+			if f.output == argoOutput || f.output == fluxOutput {
+				return f.ignoreRules(cmd.Context(), s, e)
+			}
 			return f.mutate(cmd.Context(), s, e)
 		},
 	}
-	f.add(cmd, "json")
+	f.add(cmd, "json", argoOutput, fluxOutput)
 	f.cluster.AddBeside(cmd, &f.config)
 	f.addDeciding(cmd)
 	user.addUser(cmd)

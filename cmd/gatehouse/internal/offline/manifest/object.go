@@ -193,6 +193,9 @@ func (o *Object) Title() string {
 	return printable(o.Kind + "/" + o.Name)
 }
 
+// IsNamed reports whether the object has a name, and not only a generateName.
+func (o *Object) IsNamed() bool { return o.value.Get("metadata", "name").Text() != "" }
+
 // Place returns where the object is, as messages name it.
 func (o *Object) Place() string { return fmt.Sprintf("%s, line %d", printable(o.Source), o.Line()) }
 
