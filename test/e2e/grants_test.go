@@ -74,11 +74,16 @@ func (c *tokenCluster) as(t *testing.T, person, documents string) error {
 
 // grant runs 'gatehouse grant' as a person.
 func (c *tokenCluster) grant(ctx context.Context, person string, args ...string) tokenRun {
+	return c.run(ctx, append([]string{"grant", args[0], "--kubeconfig", c.kubeconfigs[person]}, args[1:]...)...)
+}
+
+// run runs a command.
+func (c *tokenCluster) run(ctx context.Context, args ...string) tokenRun {
 	binary, err := gatehouse.Binary()
 	if err != nil {
 		return tokenRun{remarks: err.Error(), code: -1}
 	}
-	command := exec.CommandContext(ctx, binary, append([]string{"grant", args[0], "--kubeconfig", c.kubeconfigs[person]}, args[1:]...)...)
+	command := exec.CommandContext(ctx, binary, args...)
 	var out, remarks bytes.Buffer
 	command.Stdout, command.Stderr = &out, &remarks
 	err = command.Run()
@@ -87,6 +92,11 @@ func (c *tokenCluster) grant(ctx context.Context, person string, args ...string)
 		r.code = command.ProcessState.ExitCode()
 	}
 	return r
+}
+
+// probeGrants runs 'gatehouse probe --grants' as a person.
+func (c *tokenCluster) probeGrants(ctx context.Context, person string) tokenRun {
+	return c.run(ctx, "probe", "--grants", "--kubeconfig", c.kubeconfigs[person])
 }
 
 // gives returns an error unless a replica gives the user of a token these Grants.
@@ -154,6 +164,11 @@ func TestGrants(t *testing.T) {
 		if !strings.Contains(said, "incident: shop-oncall until ") || !strings.Contains(said, "--authentication-token-webhook-cache-ttl longer") {
 			t.Errorf("whoami says %s", said)
 		}
+	})
+	t.Run("the API server checks who grants", func(t *testing.T) {
+		c.kubeconfig(t, "guest", "guest")
+		c.probeGrants(t.Context(), "boss").wants(t, 0, ": checks who grants")
+		c.probeGrants(t.Context(), "guest").wants(t, 2, "you need the right to create grants.gatehouse.dev")
 	})
 	t.Run("status, Event and metric", func(t *testing.T) {
 		support.Eventually(t, "the phase", func() error {
@@ -297,6 +312,7 @@ func (c *tokenCluster) withoutGrantPolicy(t *testing.T, token string) {
 	}
 	c.everyReplicaGives(t, token)
 	support.Eventually(t, "the policy is not enforced any more", func() error { return c.as(t, "clerk", grantObject("forged", "boss", time.Hour)) })
+	c.probeGrants(t.Context(), "boss").wants(t, 1, "the API server does not check who grants: as a dry run, it has created a Grant in the name of another user", `ValidatingAdmissionPolicy "gatehouse-grants"`)
 	support.Eventually(t, "the status", func() error {
 		const why = `nobody has verified that this user may grant: the ValidatingAdmissionPolicyBinding "gatehouse-grants" does not exist`
 		return errors.Join(c.refuses(t.Context(), "before", why), c.refuses(t.Context(), "forged", why))

@@ -49,8 +49,13 @@ it calls a server outside of a cluster. With --authorization it checks instead t
 the API server enforces the scopes of tokens, by SubjectAccessReviews, which you need
 the right to create: with several API servers, run it for each.
 
+With --context or --kubeconfig, probe also checks that the API server checks who grants:
+it sends the creation of a Grant in the name of another user, as a dry run, which must
+be refused. You need the right to create grants.gatehouse.dev. With --grants it checks
+nothing else.
+
 Exit codes: 0 every webhook answers; 1 a webhook does not answer, its certificate is
-not trusted, or scopes are not enforced; 2 wrong usage, the webhook configurations or
+not trusted, scopes are not enforced, or the API server does not check who grants; 2 wrong usage, the webhook configurations or
 the Service cannot be read, or the API server cannot be asked.`,
 		Example: `  # in a pod
   gatehouse probe --in-cluster
@@ -59,7 +64,10 @@ the Service cannot be read, or the API server cannot be asked.`,
   gatehouse probe --url https://127.0.0.1:9443 --ca-file ./gatehouse-certs/ca.crt
 
   # does the API server enforce the scopes of tokens?
-  gatehouse probe --authorization --context prod`,
+  gatehouse probe --authorization --context prod
+
+  # does the API server check who grants?
+  gatehouse probe --grants --context prod`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(f.check(), f.checkURL()); err != nil {
@@ -76,15 +84,27 @@ the Service cannot be read, or the API server cannot be asked.`,
 			if f.authorization {
 				return f.runScopes(cmd.Context(), config, s)
 			}
+			grants, err := grantsClient(config)
+			if err != nil {
+				return err
+			}
+			if f.grants {
+				return f.runGrants(cmd.Context(), grants, config.Host, s)
+			}
 			client, err := certs.NewClient(config)
 			if err != nil {
 				return err
 			}
-			return f.run(cmd.Context(), client, s)
+			err = f.run(cmd.Context(), client, s)
+			if !f.InCluster { // the account of a pod needs no right to create Grants for this
+				err = errors.Join(err, f.warnGrants(cmd.Context(), grants, config.Host, s))
+			}
+			return err
 		},
 	}
 	f.add(cmd, "name of the webhook configurations", "namespace of the pod in the review", 30*time.Second, "maximum time to try until every webhook answers")
 	cmd.Flags().BoolVar(&f.authorization, "authorization", false, "check only that the API server enforces the scopes of tokens")
+	cmd.Flags().BoolVar(&f.grants, "grants", false, "check only that the API server checks who grants")
 	cmd.Flags().StringVar(&f.url, "url", "", "server to call in place of the webhooks of a cluster, https://HOST[:PORT]")
 	cmd.Flags().StringVar(&f.caFile, "ca-file", "", "file with the CAs of the certificate of --url, in PEM (default the system's)")
 	return cmd
@@ -120,8 +140,8 @@ func (f *installFlags) check() error {
 type probeFlags struct {
 	installFlags
 
-	// authorization asks an API server whether it enforces scopes.
-	authorization bool
+	// authorization asks an API server whether it enforces scopes, and grants whether it checks who grants.
+	authorization, grants bool
 	// url is the address of a server without a cluster, and caFile has the CAs that verify it.
 	url, caFile string
 	target      *url.URL
@@ -130,14 +150,17 @@ type probeFlags struct {
 
 // checkURL returns what is wrong with --url and --ca-file, and reads the file.
 func (f *probeFlags) checkURL() error {
+	if f.authorization && f.grants {
+		return errors.New("--authorization and --grants check one thing alone: give one of them")
+	}
 	if f.url == "" {
 		if f.caFile != "" {
 			return errors.New("--ca-file is for --url: the webhook configurations of a cluster have a caBundle")
 		}
 		return nil
 	}
-	if f.authorization {
-		return errors.New("--authorization asks an API server, and --url a server without one")
+	if f.authorization || f.grants {
+		return errors.New("--authorization and --grants ask an API server, and --url a server without one")
 	}
 	if f.Given() {
 		return errors.New("--url excludes --in-cluster, --kubeconfig and --context: it asks no API server")

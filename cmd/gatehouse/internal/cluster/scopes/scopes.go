@@ -96,12 +96,17 @@ func ask(ctx context.Context, client authorizationv1client.SubjectAccessReviewIn
 	return answer.Status, nil
 }
 
-// Client returns a client whose requests each have a connection of their own: behind a load balancer, these reach one API server after
-// the other.
-func Client(access *rest.Config) (authorizationv1client.SubjectAccessReviewInterface, error) {
+// Separately returns an access whose requests each have a connection of their own: behind a load balancer, these reach one API server
+// after the other.
+func Separately(access *rest.Config) *rest.Config {
 	access = rest.CopyConfig(access)
 	access.Wrap(func(next http.RoundTripper) http.RoundTripper { return closing{next} })
-	client, err := authorizationv1client.NewForConfig(access)
+	return access
+}
+
+// Client returns a client whose requests go Separately.
+func Client(access *rest.Config) (authorizationv1client.SubjectAccessReviewInterface, error) {
+	client, err := authorizationv1client.NewForConfig(Separately(access))
 	if err != nil {
 		return nil, err
 	}
