@@ -3,29 +3,20 @@ package token
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/tokens"
-	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
-
-// grantsKept is the kept of a tokenPlace of Grants.
-const grantsKept = "Grants"
 
 // NewGrantCommand returns the command "gatehouse grant".
 func NewGrantCommand(s cli.Streams) *cobra.Command {
@@ -42,7 +33,7 @@ the Grant takes the groups back.`,
 }
 
 func newGrantCreateCommand(s cli.Streams) *cobra.Command {
-	f := grantFlags{tokenPlace: tokenPlace{kept: grantsKept}, now: time.Now, random: rand.Reader}
+	f := grantFlags{tokenPlace: tokenPlace{grants: true}, now: time.Now, random: rand.Reader}
 	cmd := &cobra.Command{
 		Use:   "create --user NAME --group NAME --ttl DURATION",
 		Short: "Create a Grant, which gives a user groups for a time",
@@ -142,13 +133,8 @@ func (f *grantFlags) create(ctx context.Context, s cli.Streams) error {
 		store = cluster
 	}
 	place, err := store.CreateGrant(ctx, grant)
-	switch {
-	case errors.Is(err, tokens.ErrExists):
-		return fmt.Errorf("%s exists already and is not overwritten (hint: another --name, or %s grant revoke%s %s)", place, cli.DisplayName(os.Args[0]), f.flags(), shell.Quote(grant.Name))
-	case errors.Is(err, tokens.ErrRefused):
-		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was granted:\n%w", err)}
-	case err != nil:
-		return fmt.Errorf("nothing was granted: %w", err)
+	if err != nil {
+		return f.notCreated(err, place, grant.Name)
 	}
 	if f.output == "json" {
 		err = f.write(s.Out, grant)
@@ -213,28 +199,12 @@ func (f *grantFlags) judge(known authn.Spec, grant *v1alpha1.Grant) error {
 		grant.Spec.NotBefore = metav1.NewTime(f.now().UTC().Truncate(time.Second))
 		known.Grants[len(known.Grants)-1].Grant = *grant
 	}
-	_, err := authn.Compile(known)
-	var found diagnostic.List
-	if err != nil && !errors.As(err, &found) {
-		return err
-	}
-	found = slices.DeleteFunc(found, func(one diagnostic.Diagnostic) bool { return one.Source != source })
-	if err := found.Err(); err != nil {
-		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was granted:\n%w", err)}
-	}
-	return nil
+	return f.tokenPlace.judge(known, source)
 }
 
 // write writes the document.
 func (f *grantFlags) write(out io.Writer, grant *v1alpha1.Grant) error {
 	shown := *grant
 	shown.ObjectMeta = metav1.ObjectMeta{Name: grant.Name}
-	if f.output == "json" {
-		return cli.WriteJSON(out, shown)
-	}
-	document, err := yaml.Marshal(shown)
-	if err == nil {
-		_, err = out.Write(document)
-	}
-	return err
+	return writeDocument(out, f.output, shown, shown)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +22,7 @@ import (
 )
 
 func newGrantListCommand(s cli.Streams) *cobra.Command {
-	f := grantListFlags{tokenPlace: tokenPlace{kept: grantsKept}, now: time.Now}
+	f := grantListFlags{listFlags{tokenPlace: tokenPlace{grants: true}, now: time.Now}}
 	cmd := &cobra.Command{
 		Use:   "list (--config DIR | --context NAME)",
 		Short: "List Grants and what is left of them",
@@ -43,18 +42,11 @@ incomplete.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.list(cmd.Context(), s) },
 	}
-	f.add(cmd, "directory of documents")
-	cmd.Flags().StringVar(&f.user, "user", "", "show only the Grants of this user")
-	cli.AddOutputFlag(cmd, &f.output, "table", "json")
+	f.add(cmd)
 	return cmd
 }
 
-type grantListFlags struct {
-	tokenPlace
-	user, output string
-
-	now func() time.Time
-}
+type grantListFlags struct{ listFlags }
 
 // listedGrant is a Grant as it is listed.
 type listedGrant struct {
@@ -73,10 +65,7 @@ type listedGrant struct {
 }
 
 func (f *grantListFlags) list(ctx context.Context, s cli.Streams) error {
-	if err := f.one(); err != nil {
-		return err
-	}
-	store, err := f.openGrants(s)
+	store, err := f.open(s)
 	if err != nil {
 		return err
 	}
@@ -87,7 +76,7 @@ func (f *grantListFlags) list(ctx context.Context, s cli.Streams) error {
 	now := f.now()
 	var rows []listedGrant
 	for i := range listing.Grants {
-		if g := &listing.Grants[i]; f.user == "" || g.Spec.Subject.User == f.user {
+		if g := &listing.Grants[i]; f.shows(g.Spec.Subject.User) {
 			rows = append(rows, f.listed(&listing, g, now))
 		}
 	}
@@ -109,14 +98,10 @@ func (f *grantListFlags) list(ctx context.Context, s cli.Streams) error {
 func (f *grantListFlags) listed(listing *tokens.Listing, g *authn.Grant, now time.Time) listedGrant {
 	row := listedGrant{
 		Name: g.Name, User: g.Spec.Subject.User, Groups: g.Spec.Groups, Reason: g.Spec.Reason, GrantedBy: g.Spec.GrantedBy,
-		ExpiresAt: g.Spec.ExpiresAt.UTC(), State: strings.ToLower(string(g.Spec.PhaseAt(now))),
+		ExpiresAt: g.Spec.ExpiresAt.UTC(), State: strings.ToLower(string(g.Spec.PhaseAt(now))), File: f.file(g.Source),
 	}
 	if !g.Spec.NotBefore.IsZero() {
 		row.NotBefore = new(g.Spec.NotBefore.UTC())
-	}
-	if !f.Given() {
-		file, _, _ := strings.Cut(g.Source, "#")
-		row.File = filepath.Join(f.config, filepath.FromSlash(file))
 	}
 	_, unused := listing.Unused[g.Name]
 	switch {
@@ -131,42 +116,20 @@ func (f *grantListFlags) listed(listing *tokens.Listing, g *authn.Grant, now tim
 }
 
 func (f *grantListFlags) print(s cli.Streams, rows []listedGrant, now time.Time) error {
-	if f.output == "json" {
-		for i := range rows {
-			if err := cli.WriteJSONLine(s.Out, &rows[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if len(rows) == 0 {
-		_, err := fmt.Fprintln(s.Err, "no Grants found")
-		return err
-	}
-	var cells [][]string
-	for i := range rows {
-		row, left := &rows[i], "-"
+	return writeRows(s, &f.listFlags, rows, []string{"NAME", "USER", "GROUPS", "GRANTED BY", "EXPIRES", "LEFT", "STATE"}, func(row *listedGrant) []string {
+		left := "-"
 		if row.LeftSeconds > 0 {
 			left = duration.HumanDuration(row.ExpiresAt.Sub(now))
 		}
-		cells = append(cells, []string{
+		return []string{
 			strict.Printable(row.Name), cmp.Or(strict.Printable(row.User), "-"), cmp.Or(joined(row.Groups), "-"), cmp.Or(strict.Printable(row.GrantedBy), "-"),
 			cli.FormatTime(&row.ExpiresAt), left, row.State,
-		})
-	}
-	return cli.WriteTable(s.Out, []string{"NAME", "USER", "GROUPS", "GRANTED BY", "EXPIRES", "LEFT", "STATE"}, cells)
-}
-
-// openGrants returns the GrantStore that the flags name.
-func (f *tokenPlace) openGrants(s cli.Streams) (tokens.GrantStore, error) {
-	if !f.Given() {
-		return tokens.Directory{Dir: f.config}, nil
-	}
-	return f.cluster(s)
+		}
+	})
 }
 
 func newGrantRevokeCommand(s cli.Streams) *cobra.Command {
-	f := grantRevokeFlags{tokenPlace: tokenPlace{kept: grantsKept}}
+	f := grantRevokeFlags{tokenPlace: tokenPlace{grants: true}}
 	cmd := &cobra.Command{
 		Use:   "revoke (--config DIR | --context NAME) NAME...",
 		Short: "Revoke Grants by deleting them",
@@ -201,10 +164,7 @@ type grantRevokeFlags struct {
 }
 
 func (f *grantRevokeFlags) revoke(ctx context.Context, s cli.Streams, names []string) error {
-	if err := f.one(); err != nil {
-		return err
-	}
-	store, err := f.openGrants(s)
+	store, err := f.open(s)
 	if err != nil {
 		return err
 	}

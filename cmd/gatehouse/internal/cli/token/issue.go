@@ -8,21 +8,19 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/tokens"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
-	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 // defaultTokenTTL is how long a token lives unless told otherwise.
@@ -47,8 +45,14 @@ for itself.
 
 With --scope, the token can do what the scope includes, as far as its user may do it:
 view (get, list and watch everything but Secrets), edit (also write what workloads
-consist of), or a scope of the AuthenticationConfiguration. Servers accept such a
-token only if the API server asks them about scopes: see 'gatehouse probe'.
+consist of), or a scope of the AuthenticationConfiguration. --scope-file takes rules for
+this token alone, from a file with what spec.scope of an AccessToken has:
+
+  rules:
+  - {apiGroups: [apps], resources: [deployments], verbs: [get, patch], namespaces: [shop]}
+
+Servers accept such a token only if the API server asks them about scopes: see
+'gatehouse probe'.
 
 Exit codes: 0 issued; 1 rejected, such as a user that Kubernetes reserves; 2 wrong
 usage, the document cannot be written, or servers do not accept the token yet: only
@@ -63,6 +67,9 @@ then the token is shown.`,
   # a token for a program that may look into one namespace for an hour
   TOKEN=$(gatehouse token issue --user jane --scope view --namespace shop --ttl 1h --context prod)
 
+  # a token that may only do what the rules in a file include
+  TOKEN=$(gatehouse token issue --user jane --scope-file deploy.yaml --ttl 1h --context prod)
+
   # a token for the cluster of a context; every replica accepts it when it is shown
   TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --context prod)`,
 		Args: cobra.NoArgs,
@@ -75,8 +82,9 @@ then the token is shown.`,
 	flags.StringArrayVar(&f.groups, "group", nil, "group of the user; repeatable")
 	flags.StringArrayVar(&f.extra, "extra", nil, "extra attribute of the user, KEY=VALUE; repeatable, also for several values of a key")
 	flags.StringVar(&f.scope, "scope", "", "scope that bounds the token: view, edit, or one of the AuthenticationConfiguration (default: all rights of the user)")
-	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "with --scope, namespace to which the scope is narrowed; repeatable (default: all)")
-	cli.RefuseEmpty(flags, "scope", "namespace")
+	flags.StringVar(&f.scopeFile, "scope-file", "", "file with a scope for this token alone: rules, as spec.scope of an AccessToken has them")
+	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "with --scope or --scope-file, namespace to which the scope is narrowed; repeatable (default: all)")
+	cli.RefuseEmpty(flags, "scope", "scope-file", "namespace")
 	flags.StringArrayVar(&f.audiences, "audience", nil, "audience for which the token is valid; repeatable (default the audiences of the API server)")
 	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is valid, such as 12h or 30d")
 	flags.BoolVar(&f.wait, "wait", true, "in a cluster, wait until every replica accepts the token")
@@ -92,7 +100,7 @@ then the token is shown.`,
 type tokenFlags struct {
 	id, user, uid            string
 	groups, extra, audiences []string
-	scope                    string
+	scope, scopeFile         string
 	namespaces               []string
 	ttl                      time.Duration
 	output                   string
@@ -138,11 +146,8 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 		return f.print(s, "", issued, true)
 	}
 	file, err := store.Create(ctx, &issued.Document)
-	if errors.Is(err, tokens.ErrExists) {
-		return fmt.Errorf("%s exists already and is not overwritten (hint: another --id, or remove the file, which revokes its token)", file)
-	}
 	if err != nil {
-		return err
+		return f.notCreated(err, file, issued.Document.Name)
 	}
 	listing, err := store.List(ctx)
 	if err == nil {
@@ -162,8 +167,8 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 // wrong with the flags.
 func (f *tokenFlags) make() (issued issuedToken, err error) {
 	extra, err := parseExtra(f.extra)
-	problems := cli.Problems{err}
-	problems.Add(f.scope == "" && len(f.namespaces) > 0, "--namespace needs --scope: it narrows the scope")
+	scope, scopeErr := f.readScope()
+	problems := cli.Problems{err, scopeErr}
 	problems.Add(f.ttl < time.Second, "--ttl %s: must be a second or more", f.ttl)
 	if f.config != "" || f.Given() {
 		problems = append(problems, f.one())
@@ -194,10 +199,37 @@ func (f *tokenFlags) make() (issued issuedToken, err error) {
 			Audiences: f.audiences,
 		},
 	}
-	if f.scope != "" {
-		issued.Document.Spec.Scope = &v1alpha1.TokenScope{Name: f.scope, Namespaces: f.namespaces}
-	}
+	issued.Document.Spec.Scope = scope
 	return issued, nil
+}
+
+// readScope returns the scope that the flags name, nil for none.
+func (f *tokenFlags) readScope() (*v1alpha1.TokenScope, error) {
+	switch {
+	case f.scope != "" && f.scopeFile != "":
+		return nil, errors.New("--scope and --scope-file exclude each other")
+	case f.scope != "":
+		return &v1alpha1.TokenScope{Name: f.scope, Namespaces: f.namespaces}, nil
+	case f.scopeFile == "" && len(f.namespaces) > 0:
+		return nil, errors.New("--namespace needs --scope or --scope-file: it narrows the scope")
+	case f.scopeFile == "":
+		return nil, nil
+	}
+	text, err := cli.ReadFile(f.scopeFile, 1)
+	if err != nil {
+		return nil, fmt.Errorf("--scope-file: %q %w", f.scopeFile, err)
+	}
+	scope, err := config.DecodeScope(f.scopeFile, text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--scope-file: must have what spec.scope of an AccessToken has, such as rules:\n%w", err)
+	case len(f.namespaces) == 0:
+		return scope, nil
+	case len(scope.Namespaces) > 0:
+		return nil, fmt.Errorf("--namespace: %q has namespaces already", f.scopeFile)
+	}
+	scope.Namespaces = f.namespaces
+	return scope, nil
 }
 
 // judge compiles the document as the server will, beside what is known and behind its guard, and
@@ -207,16 +239,7 @@ func (f *tokenFlags) judge(known authn.Spec, issued *issuedToken) error {
 	source := "the new token"
 	known.Tokens = append(known.Tokens, authn.Token{Source: source, AccessToken: issued.Document})
 	known.Now = f.now
-	_, err := authn.Compile(known)
-	var found diagnostic.List
-	if err != nil && !errors.As(err, &found) {
-		return err
-	}
-	found = slices.DeleteFunc(found, func(one diagnostic.Diagnostic) bool { return one.Source != source })
-	if err := found.Err(); err != nil {
-		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("no token was issued:\n%w", err)}
-	}
-	return nil
+	return f.tokenPlace.judge(known, source)
 }
 
 // print shows the token where it was asked for. It is the one place that does. What
@@ -237,8 +260,10 @@ func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, good 
 		until = "not valid yet, expires at"
 	}
 	scope := ""
-	if of := issued.Document.Spec.Scope; of != nil {
+	if of := issued.Document.Spec.Scope; of != nil && of.Name != "" {
 		scope = ", has the scope " + authz.ScopeText(of)
+	} else if of != nil {
+		scope = ", has a scope of " + authz.ScopeText(of)
 	}
 	// A remark; the token is out, so nothing hangs on it.
 	_, _ = fmt.Fprintf(s.Err, "%s; the token is %s %s%s and is not shown again\n",
@@ -258,14 +283,7 @@ func (f *tokenFlags) printDryRun(s cli.Streams, what string, issued issuedToken)
 
 // writeDocument writes the document alone, or as JSON with the token.
 func (f *tokenFlags) writeDocument(out io.Writer, issued *issuedToken) error {
-	if f.output == "json" {
-		return cli.WriteJSON(out, issued)
-	}
-	document, err := yaml.Marshal(issued.Document)
-	if err == nil {
-		_, err = out.Write(document)
-	}
-	return err
+	return writeDocument(out, f.output, issued.Document, issued)
 }
 
 // parseExtra reads KEY=VALUE flags.

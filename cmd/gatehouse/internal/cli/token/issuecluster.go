@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/tokens"
-	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -24,9 +22,11 @@ import (
 func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *issuedToken) error {
 	// Without the guard and the named scopes of the servers, which judge the object.
 	known := authn.Spec{}
-	if _, own := (*authz.Set)(nil).Rules(f.scope); !own && f.scope != "" {
-		some, _ := (*authz.Set)(nil).Rules(v1alpha1.ScopeView)
-		known.Configuration = &authn.Configuration{AuthenticationConfiguration: v1alpha1.AuthenticationConfiguration{Scopes: []v1alpha1.NamedScope{{Name: f.scope, Rules: some}}}}
+	if scope := issued.Document.Spec.Scope; scope != nil && scope.Name != "" {
+		if _, own := (*authz.Set)(nil).Rules(scope.Name); !own {
+			some, _ := (*authz.Set)(nil).Rules(v1alpha1.ScopeView)
+			known.Configuration = &authn.Configuration{AuthenticationConfiguration: v1alpha1.AuthenticationConfiguration{Scopes: []v1alpha1.NamedScope{{Name: scope.Name, Rules: some}}}}
+		}
 	}
 	if err := f.judge(known, issued); err != nil {
 		return err
@@ -39,14 +39,8 @@ func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *
 	if err != nil {
 		return err
 	}
-	_, err = cluster.Create(ctx, &issued.Document)
-	switch {
-	case errors.Is(err, tokens.ErrExists):
-		return fmt.Errorf("AccessToken/%s exists already and is not overwritten (hint: another --id, or %s token revoke%s %s)", name, cli.DisplayName(os.Args[0]), f.Words(), shell.Quote(name))
-	case errors.Is(err, tokens.ErrRefused):
-		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("no token was issued:\n%w", err)}
-	case err != nil:
-		return fmt.Errorf("no token was issued: %w", err)
+	if _, err = cluster.Create(ctx, &issued.Document); err != nil {
+		return f.notCreated(err, "AccessToken/"+name, name)
 	}
 	made := authn.Token{AccessToken: issued.Document}
 	var late error

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,19 +16,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login/tokens"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authz"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
 
 func newTokenListCommand(s cli.Streams) *cobra.Command {
-	f := tokenListFlags{now: time.Now}
+	f := tokenListFlags{listFlags{now: time.Now}}
 	cmd := &cobra.Command{
 		Use:   "list (--config DIR | --context NAME)",
 		Short: "List access tokens",
-		Long: `List shows the access tokens in a directory or a cluster: the user, when each was
-issued, when it expires, when it was last used, and its state. It never shows a
-hash.
+		Long: `List shows the access tokens in a directory or a cluster: the user, the scope, when
+each was issued, when it expires, when it was last used, and its state. A token without
+a scope can do what its user may do. With -o json, the rules of a scope are shown, too.
+It never shows a hash.
 
 In a cluster, the time of the last use is rounded to the hour. It can be older than
 the last use, because an API server does not ask about a token that is in its cache.
@@ -54,20 +56,12 @@ may be incomplete.`,
 			return f.list(cmd.Context(), s)
 		},
 	}
-	flags := cmd.Flags()
-	f.add(cmd, "directory of documents")
-	flags.StringVar(&f.user, "user", "", "show only the tokens of this user")
-	cli.AddOutputFlag(cmd, &f.output, "table", "json")
+	f.add(cmd)
 	return cmd
 }
 
 // tokenListFlags are what the command line of token list says.
-type tokenListFlags struct {
-	tokenPlace
-	user, output string
-
-	now func() time.Time
-}
+type tokenListFlags struct{ listFlags }
 
 // tokenState is what a token is worth.
 type tokenState string
@@ -84,13 +78,15 @@ const (
 
 // listedToken is a token as token list shows it.
 type listedToken struct {
-	ID         string                    `json:"id"`
-	User       authenticationv1.UserInfo `json:"user"`
-	Audiences  []string                  `json:"audiences,omitempty"`
-	IssuedAt   *time.Time                `json:"issuedAt,omitempty"`
-	ExpiresAt  time.Time                 `json:"expiresAt"`
-	LastUsedAt *time.Time                `json:"lastUsedAt,omitempty"`
-	State      tokenState                `json:"state"`
+	ID   string                    `json:"id"`
+	User authenticationv1.UserInfo `json:"user"`
+	// Scope bounds the token. It is nil for one that may do what its user may do.
+	Scope      *v1alpha1.TokenScope `json:"scope,omitempty"`
+	Audiences  []string             `json:"audiences,omitempty"`
+	IssuedAt   *time.Time           `json:"issuedAt,omitempty"`
+	ExpiresAt  time.Time            `json:"expiresAt"`
+	LastUsedAt *time.Time           `json:"lastUsedAt,omitempty"`
+	State      tokenState           `json:"state"`
 	// RevokedBy is the name of the TokenRevocation that ends the token.
 	RevokedBy string `json:"revokedBy,omitempty"`
 	// File is the file of the document. It is empty for an object of a cluster.
@@ -98,9 +94,6 @@ type listedToken struct {
 }
 
 func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
-	if err := f.one(); err != nil {
-		return err
-	}
 	store, err := f.open(s)
 	if err != nil {
 		return err
@@ -112,11 +105,9 @@ func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
 	var rows []listedToken
 	now := f.now()
 	for i := range listing.Tokens {
-		row := f.listed(&listing, &listing.Tokens[i], now)
-		if f.user != "" && row.User.Username != f.user {
-			continue
+		if token := &listing.Tokens[i]; f.shows(token.Spec.User.Username) {
+			rows = append(rows, f.listed(&listing, token, now))
 		}
-		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b listedToken) int { return strings.Compare(a.ID, b.ID) })
 	if err := f.print(s, rows); err != nil {
@@ -144,12 +135,8 @@ func (f *tokenListFlags) remark(s cli.Streams, rows []listedToken, listing *toke
 
 func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, now time.Time) listedToken {
 	row := listedToken{
-		ID: token.Name, User: token.Spec.User, Audiences: token.Spec.Audiences,
-		ExpiresAt: token.Spec.ExpiresAt.UTC(), State: stateGood,
-	}
-	if !f.Given() {
-		file, _, _ := strings.Cut(token.Source, "#")
-		row.File = filepath.Join(f.config, filepath.FromSlash(file))
+		ID: token.Name, User: token.Spec.User, Scope: token.Spec.Scope, Audiences: token.Spec.Audiences,
+		ExpiresAt: token.Spec.ExpiresAt.UTC(), State: stateGood, File: f.file(token.Source),
 	}
 	if issued := token.CreationTimestamp.UTC(); !issued.IsZero() {
 		row.IssuedAt = &issued
@@ -174,27 +161,16 @@ func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, now
 }
 
 func (f *tokenListFlags) print(s cli.Streams, rows []listedToken) error {
-	if f.output == "json" {
-		for i := range rows {
-			if err := cli.WriteJSONLine(s.Out, &rows[i]); err != nil {
-				return err
-			}
+	return writeRows(s, &f.listFlags, rows, []string{"ID", "USER", "GROUPS", "SCOPE", "ISSUED", "EXPIRES", "LAST USED", "STATE"}, func(row *listedToken) []string {
+		scope := "-"
+		if row.Scope != nil {
+			scope = strict.Printable(authz.ScopeText(row.Scope))
 		}
-		return nil
-	}
-	if len(rows) == 0 {
-		_, err := fmt.Fprintln(s.Err, "no access tokens found")
-		return err
-	}
-	var cells [][]string
-	for i := range rows {
-		row := &rows[i]
-		cells = append(cells, []string{
-			strict.Printable(row.ID), cmp.Or(strict.Printable(row.User.Username), "-"), cmp.Or(joined(row.User.Groups), "-"),
+		return []string{
+			strict.Printable(row.ID), cmp.Or(strict.Printable(row.User.Username), "-"), cmp.Or(joined(row.User.Groups), "-"), scope,
 			cli.FormatTime(row.IssuedAt), cli.FormatTime(&row.ExpiresAt), cli.FormatTime(row.LastUsedAt), string(row.State),
-		})
-	}
-	return cli.WriteTable(s.Out, []string{"ID", "USER", "GROUPS", "ISSUED", "EXPIRES", "LAST USED", "STATE"}, cells)
+		}
+	})
 }
 
 // joined returns the first items of a list for a cell of a table.

@@ -225,21 +225,12 @@ func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s cli.Streams, store 
 func (f *tokenRevokeFlags) judge(s cli.Streams, known authn.Spec, revocation *v1alpha1.TokenRevocation) error {
 	source := "the revocation"
 	known.Revocations, known.Now = []authn.Revocation{{Source: source, TokenRevocation: *revocation}}, f.now
-	set, err := authn.Compile(known)
-	var found diagnostic.List
-	if err == nil {
-		found = set.Warnings()
-	} else if !errors.As(err, &found) {
-		return err
-	}
+	found, err := diagnose(known, source)
 	for _, one := range found {
-		switch {
-		case one.Source != source:
-		case one.Severity == diagnostic.Error:
+		if one.Severity == diagnostic.Error {
 			return fmt.Errorf("nothing was revoked:\n%w", diagnostic.List{one})
-		default:
-			_, _ = fmt.Fprintln(s.Err, one.String()) // a remark
 		}
+		_, _ = fmt.Fprintln(s.Err, one.String()) // a remark
 	}
-	return nil
+	return err
 }

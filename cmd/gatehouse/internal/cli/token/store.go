@@ -1,8 +1,9 @@
 package token
 
 import (
-	"cmp"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
@@ -19,8 +20,28 @@ import (
 type tokenPlace struct {
 	cli.ClusterFlags
 	config string
-	// kept are "Grants", and "tokens" if it is "".
-	kept string
+	// grants reports whether it is about Grants.
+	grants bool
+}
+
+// words are what the documents and the commands about them are called.
+type words struct {
+	// plural and document are for sentences, and nothing says that none was created.
+	plural, document, nothing string
+	command, nameFlag         string
+}
+
+func (f *tokenPlace) words() words {
+	if f.grants {
+		return words{"Grants", "Grant", "nothing was granted", "grant", "--name"}
+	}
+	return words{"tokens", "access token", "no token was issued", "token", "--id"}
+}
+
+// documents keeps both kinds.
+type documents interface {
+	tokens.Store
+	tokens.GrantStore
 }
 
 func (f *tokenPlace) add(cmd *cobra.Command, config string) {
@@ -30,7 +51,7 @@ func (f *tokenPlace) add(cmd *cobra.Command, config string) {
 
 // one tells why the flags do not name one place.
 func (f *tokenPlace) one() error {
-	kept := cmp.Or(f.kept, "tokens")
+	kept := f.words().plural
 	switch {
 	case f.config == "" && !f.Given():
 		return fmt.Errorf("say where the %s are: --config DIR, or a cluster with --context NAME, --kubeconfig FILE or --in-cluster", kept)
@@ -43,8 +64,11 @@ func (f *tokenPlace) one() error {
 	}
 }
 
-// open returns the Store that the flags name.
-func (f *tokenPlace) open(s cli.Streams) (tokens.Store, error) {
+// open returns where the documents are, if the flags name one place.
+func (f *tokenPlace) open(s cli.Streams) (documents, error) {
+	if err := f.one(); err != nil {
+		return nil, err
+	}
 	if !f.Given() {
 		return tokens.Directory{Dir: f.config}, nil
 	}
@@ -65,6 +89,15 @@ func (f *tokenPlace) cluster(s cli.Streams) (*tokens.Cluster, error) {
 		return nil, fmt.Errorf("no client for the API server: %w", err)
 	}
 	return tokens.NewCluster(client), nil
+}
+
+// file returns the file of a document's source. It is empty for an object of a cluster.
+func (f *tokenPlace) file(source string) string {
+	if f.Given() {
+		return ""
+	}
+	name, _, _ := strings.Cut(source, "#")
+	return filepath.Join(f.config, filepath.FromSlash(name))
 }
 
 // placeText returns the place of a document in a sentence.
