@@ -79,9 +79,13 @@ func (a *answer) add(v *Violation, index int) {
 	if v.Unknown != "" {
 		return
 	}
+	if v.Exception != "" {
+		for exception := range Exceptions(v.Exception) {
+			a.annotate(ExceptedByKey, exception+":"+v.Policy+"/"+v.Rule)
+		}
+	}
 	switch v.Outcome {
 	case Excepted:
-		a.annotate(ExceptedByKey, v.Exception+":"+v.Policy+"/"+v.Rule)
 		return
 	case Existing:
 		a.annotate(ExistingKey, v.Policy+"/"+v.Rule)

@@ -132,9 +132,10 @@ func Compile(spec Spec) (*Set, error) {
 			objects: spec.Objects, authorizer: spec.Authorizer, inject: spec.Inject, now: spec.Now,
 			option: spec.Option, budget: defaultBudget, version: CompatibilityVersion, conditions: map[string]*exceptionConditions{},
 		},
-		selectors:  matching.NewSelectors(),
-		previous:   map[exceptedPolicy]*compiledPolicy{},
-		keepBroken: spec.KeepBroken, followsParams: spec.FollowsParams,
+		selectors:     matching.NewSelectors(),
+		previous:      map[exceptedPolicy]*compiledPolicy{},
+		containerUses: map[*expression.Program]containerUse{},
+		keepBroken:    spec.KeepBroken, followsParams: spec.FollowsParams,
 		stop: spec.Stop,
 	}
 	if c.set.objects == nil {
@@ -199,6 +200,8 @@ type compilation struct {
 	counted, errors int
 	// named are the policies of all documents.
 	named []exceptedPolicy
+	// containerUses are those of rules that exceptions of containers are from.
+	containerUses map[*expression.Program]containerUse
 }
 
 // compilerFor takes the compiler of the previous Set, and the policies that it
@@ -306,7 +309,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 		out.podSecurity = compilePodSecurity(p.Reporter, c.podSecurity, p.Name, p.own.PodSecurity, p.Spec.MatchConstraints)
 	}
 	whole := c.errorCount() == before
-	out.program = c.program(p, out.ruleNames, existing)
+	out.program = c.program(p, out.ruleNames)
 	if wrong := c.errorCount() - before; whole && wrong > 0 {
 		// Only expressions are wrong.
 		c.broken += wrong
@@ -373,13 +376,13 @@ func contactOf(d validation.Reporter, annotations map[string]string) string {
 
 // program compiles the expressions of a policy, or takes what they compiled to
 // before.
-func (c *compilation) program(p *policyDocument, ruleNames []string, reads bool) *program {
+func (c *compilation) program(p *policyDocument, ruleNames []string) *program {
 	earlier := c.previous[exceptedPolicy{p.Kind, p.Name}]
-	if earlier != nil && earlier.broken == nil && earlier.allowsExisting == reads && slices.Equal(earlier.ruleNames, ruleNames) &&
+	if earlier != nil && earlier.broken == nil && slices.Equal(earlier.ruleNames, ruleNames) &&
 		apiequality.Semantic.DeepEqual(earlier.spec, p.Spec) {
 		return earlier.program
 	}
-	return compileProgram(expression.NewScope(p.Reporter, c.compiler, p.Spec.ParamKind != nil, p.Spec.Variables, c.stop), p.Name, p.Spec, ruleNames, reads)
+	return compileProgram(expression.NewScope(p.Reporter, c.compiler, p.Spec.ParamKind != nil, p.Spec.Variables, c.stop), p.Name, p.Spec, ruleNames)
 }
 
 // extensions returns what a policy asks for beyond upstream's semantics: an

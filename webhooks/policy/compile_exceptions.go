@@ -70,11 +70,8 @@ func (c *compilation) exceptions(spec *Spec) {
 	slices.SortFunc(all, func(a, b *exception) int { return cmp.Compare(a.title, b.title) })
 	for _, x := range all {
 		for _, p := range c.set.policies {
-			for key := range x.policies {
-				if key.includes(exceptedPolicy{p.kind, p.name}) {
-					p.exceptions = append(p.exceptions, x)
-					break
-				}
+			if x.isAbout(p) {
+				p.exceptions = append(p.exceptions, x)
 			}
 		}
 	}
@@ -94,6 +91,7 @@ func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1al
 	}
 	c.exceptedPolicies(d, x, out)
 	c.exceptionMatch(d, &x.Spec.Match, out)
+	c.exceptionContainers(d, x.Spec.Match.Containers, out)
 	if matched := c.rulesMatchedBy(out.policies); len(matched) > 0 {
 		checkNames(d, path.Child("match", "names"), x.Spec.Match.Names, "object that the policy matches", func(name string) bool { return matching.CanBeName(name, matched) })
 	}
@@ -135,6 +133,15 @@ func (c *compilation) rulesMatchedBy(policies map[exceptedPolicy][]string) (rule
 		}
 	}
 	return rules
+}
+
+// checkStars reports names with a star that is not at the end.
+func checkStars(d validation.Reporter, path *field.Path, names []string) {
+	for i, name := range names {
+		if strings.Contains(strings.TrimSuffix(name, "*"), "*") || name == "" {
+			d.Errorf(path.Index(i), `as in "legacy-*"`, "%q is not a name: a \"*\" can stand at its end only", name)
+		}
+	}
 }
 
 // checkNames warns of names that nothing can have.
@@ -265,18 +272,14 @@ func ruleHint(rule string, rules []string) string {
 // exceptionMatch checks and compiles what an exception is about.
 func (c *compilation) exceptionMatch(d validation.Reporter, match *v1alpha1.ExceptionMatch, out *exception) {
 	path := field.NewPath("spec", "match")
-	if len(match.Namespaces) == 0 && len(match.Names) == 0 && match.NamespaceSelector == nil && match.ObjectSelector == nil && len(match.MatchConditions) == 0 {
-		d.Errorf(path, "set namespaces, names or a selector; to disable a policy, delete its binding", "is empty: an exception must select objects")
+	if len(match.Namespaces) == 0 && len(match.Names) == 0 && match.NamespaceSelector == nil && match.ObjectSelector == nil && len(match.MatchConditions) == 0 && match.Containers == nil {
+		d.Errorf(path, "set namespaces, names or a selector, or containers; to disable a policy, delete its binding", "is empty: an exception must select objects")
 	}
 	if len(match.Namespaces) > 0 {
 		out.namespaces = slices.Clone(match.Namespaces)
 	}
 	out.names = slices.Clone(match.Names)
-	for i, name := range match.Names {
-		if strings.Contains(strings.TrimSuffix(name, "*"), "*") || name == "" {
-			d.Errorf(path.Child("names").Index(i), `as in "legacy-*"`, "%q is not a name: a \"*\" can stand at its end only", name)
-		}
-	}
+	checkStars(d, path.Child("names"), match.Names)
 	strict := metav1validation.LabelSelectorValidationOptions{}
 	selector := func(spec *metav1.LabelSelector, name string) labels.Selector {
 		if spec == nil {

@@ -86,6 +86,8 @@ type decider struct {
 	observed int64
 	// objects are the values of the objects that were read.
 	objects []ref.Val
+	// matched is how many names and images of exceptions were compared with containers.
+	matched int
 	// compared is how much may still be compared with the object before the update.
 	compared int
 	// explain and observe say what is recorded besides the answer.

@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -85,7 +87,8 @@ type Violation struct {
 	// and Existing. None at all are those of a policy or binding that could not be
 	// evaluated, which refuses whatever its actions are.
 	Actions []admissionregistrationv1.ValidationAction `json:"actions,omitempty"`
-	// Exception is the one that allows it, as namespace/name.
+	// Exception is the one that allows it, as namespace/name. Several that exempt containers and allow it together are
+	// separated by ", ": Exceptions returns them.
 	Exception string `json:"exception,omitempty"`
 	// Unknown says why it is not known whether Exception allows it, and is "" if that is known. Only a
 	// Set of ForObjects has such violations.
@@ -95,6 +98,13 @@ type Violation struct {
 	static string
 	// indexed is "validations[2]" for a rule with a name.
 	indexed string
+	// containers are as in Rule.
+	containers []string
+}
+
+// Exceptions yields the titles in the Exception of a Violation or an Observation.
+func Exceptions(exception string) iter.Seq[string] {
+	return strings.SplitSeq(exception, exceptionSeparator)
 }
 
 // HasRule reports whether the violation is of a rule, given by its name or its index.
@@ -195,8 +205,11 @@ type Rule struct {
 	Outcome Outcome `json:"outcome"`
 	// Message is that of a violation.
 	Message string `json:"message,omitempty"`
-	// Exception is the one that allows a violation, as namespace/name.
+	// Exception is as in Violation.
 	Exception string `json:"exception,omitempty"`
+	// Containers are the names of the containers that Exception exempts: the rule was evaluated again, and holds for the object without
+	// them.
+	Containers []string `json:"containers,omitempty"`
 	// Tried are exceptions from the rule that do not allow its violation.
 	Tried []TriedException `json:"tried,omitempty"`
 	Cost  int64            `json:"cost"`
@@ -220,7 +233,7 @@ type Observation struct {
 	// that could not be evaluated, and Done otherwise.
 	Rule    string
 	Outcome Outcome
-	// Exception is the one that allowed a violation, as namespace/name.
+	// Exception is as in Violation.
 	Exception string
 	// Cost is in units of CEL cost.
 	Cost int64

@@ -33,6 +33,8 @@ type exception struct {
 	// inNamespaces and objects are nil for one that does not select by labels.
 	inNamespaces, objects labels.Selector
 	conditions            []expression.Condition
+	// containers is nil for one that is about whole objects.
+	containers *containerMatch
 	// bound is that of what the conditions cost together, and uses are the names that they mention.
 	bound celcost.Bound
 	uses  expression.Uses
@@ -50,11 +52,25 @@ func (e exceptedPolicy) includes(p exceptedPolicy) bool {
 	return e.name == p.name && (e.kind == "" || e.kind == p.kind)
 }
 
-// findException returns the title of the exception that covers a violation of the rule,
-// and "" if there is none; then also those that were tried, if they are to be explained.
-// A rule that is "" is the whole policy, which only an exception from all of it covers.
-// If no exception surely covers it, it is the first that may, and unknown says why that is not known.
-func findException(t target, rule string) (exceptionTitle, unknown string, tried []TriedException) {
+// finding is what the exceptions say about a violation.
+type finding struct {
+	// exception is the title of the one that covers it, or those of several that do so together, and "" if there is none. If unknown is
+	// not "", exception is the first that may cover it, and unknown says why that is not known.
+	exception, unknown string
+	// tried are those that do not cover it, if they are to be explained.
+	tried []TriedException
+	// containers are those without which the rule holds. If it does not hold without those of the exceptions together, without is the
+	// request for which it was evaluated again.
+	containers []string
+	together   []*exception
+	without    *request
+}
+
+// findException looks for exceptions that cover a violation of the rule. A rule that is "" is the whole policy, which only an exception
+// from all of it covers.
+func findException(t target, result *ruleResult, rule string) finding {
+	var out finding
+	var ofContainers []*exception
 	for _, x := range t.policy.exceptions {
 		if !x.covers(t.policy, rule) {
 			continue
@@ -63,20 +79,40 @@ func findException(t target, rule string) (exceptionTitle, unknown string, tried
 		switch {
 		case why != isMet:
 			if t.request.decider.explain {
-				tried = append(tried, TriedException{x.title, x.describe(why, condition, t.request)})
+				out.tried = append(out.tried, TriedException{x.title, x.describe(why, condition, t.request)})
 			}
+		case x.containers != nil:
+			ofContainers = append(ofContainers, x)
 		case x.unknown == "":
-			return x.title, "", nil
-		case unknown == "":
-			exceptionTitle, unknown = x.title, x.unknown
+			return finding{exception: x.title}
+		case out.unknown == "":
+			out.exception, out.unknown = x.title, x.unknown
 		}
 	}
-	return exceptionTitle, unknown, tried
+	if len(ofContainers) > 0 {
+		out.exceptContainers(t, result, ofContainers)
+	}
+	return out
+}
+
+// keysOf returns how exceptions can name a policy.
+func keysOf(p *compiledPolicy) [2]exceptedPolicy {
+	return [...]exceptedPolicy{{p.kind, p.name}, {"", p.name}}
+}
+
+// isAbout reports whether the exception names the policy.
+func (x *exception) isAbout(p *compiledPolicy) bool {
+	for _, key := range keysOf(p) {
+		if _, named := x.policies[key]; named {
+			return true
+		}
+	}
+	return false
 }
 
 // covers reports whether the exception names the rule.
 func (x *exception) covers(p *compiledPolicy, rule string) bool {
-	for _, key := range [...]exceptedPolicy{{p.kind, p.name}, {"", p.name}} {
+	for _, key := range keysOf(p) {
 		if rules, named := x.policies[key]; named && (len(rules) == 0 || slices.Contains(rules, rule)) {
 			return true
 		}

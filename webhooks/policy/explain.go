@@ -92,7 +92,8 @@ func (v *decider) explainVerdict(i int, violation *Violation, tried []TriedExcep
 	}
 	last := &v.evaluations[len(v.evaluations)-1]
 	if i < len(last.Rules) {
-		last.Rules[i].Outcome, last.Rules[i].Exception, last.Rules[i].Tried = violation.Outcome, violation.Exception, tried
+		rule := &last.Rules[i]
+		rule.Outcome, rule.Exception, rule.Containers, rule.Tried = violation.Outcome, violation.Exception, violation.containers, tried
 	}
 }
 

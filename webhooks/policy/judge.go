@@ -33,16 +33,18 @@ func judge(t target, result *ruleResult) (Violation, []TriedException) {
 	case partConfiguration:
 		rule = ""
 	}
-	var tried []TriedException
-	v.Exception, v.Unknown, tried = findException(t, rule)
+	found := findException(t, result, rule)
+	v.Exception, v.Unknown, v.containers = found.exception, found.unknown, found.containers
 	switch {
 	case v.Unknown != "":
 	case v.Exception != "":
 		v.Outcome = Excepted
 	case t.policy.allowsExisting && isExisting(t, result):
 		v.Outcome = Existing
+	case t.policy.allowsExisting && existsWithout(t, result, &found):
+		v.Outcome, v.Exception = Existing, titlesOf(found.together)
 	}
-	return v, tried
+	return v, found.tried
 }
 
 // isExisting reports whether the object violated the rule before the update, and the

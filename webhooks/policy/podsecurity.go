@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -185,6 +186,15 @@ func (p *podSecurity) violations(r *request, level podsecurity.Level) ([]podsecu
 		return nil, err
 	}
 	return p.evaluator.Violations(level, meta, spec), nil
+}
+
+// fails reports whether the request's pod fails the check of a result.
+func (p *podSecurity) fails(r *request, s *standardResult) (bool, error) {
+	meta, spec, err := r.pod()
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(p.evaluator.Violations(s.level, meta, spec), func(v podsecurity.Violation) bool { return v.Check == s.violation.Check }), nil
 }
 
 // failedBefore reports whether the pod of an earlier request failed the check in every way

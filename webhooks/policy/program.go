@@ -47,8 +47,7 @@ type ruleProgram struct {
 	// messageExpression is nil for a rule without, and message is the one without its value.
 	messageExpression *expression.Program
 	message           string
-	// readsObjectOnly is true if the rule depends on the object alone. It is known only if
-	// it matters.
+	// readsObjectOnly is true if the rule depends on the object alone.
 	readsObjectOnly bool
 	reason          metav1.StatusReason
 }
@@ -64,7 +63,7 @@ type auditAnnotation struct {
 
 // compileProgram reports every expression that does not compile. It compiles none of a
 // policy that has too many, or too large ones.
-func compileProgram(s *expression.Scope, policy string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, ruleNames []string, reads bool) *program {
+func compileProgram(s *expression.Scope, policy string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, ruleNames []string) *program {
 	path, out := field.NewPath("spec"), &program{uncounted: new(atomic.Uint64)}
 	var texts []string
 	for i := range spec.Validations {
@@ -81,7 +80,7 @@ func compileProgram(s *expression.Scope, policy string, spec *admissionregistrat
 	}
 	out.conditions = s.CompileConditions(path.Child("matchConditions"), spec.MatchConditions)
 	out.variables = s.DeclareVariables(path.Child("variables"), spec.Variables)
-	s.Reads = reads
+	s.Reads = true
 	for i, v := range spec.Validations {
 		at := path.Child("validations").Index(i)
 		compiled := ruleProgram{name: ruleNames[i], message: strings.TrimSpace(v.Message), reason: metav1.StatusReasonInvalid}

@@ -49,6 +49,8 @@ type request struct {
 	matchedBy *matching.Constraints
 	matched   match
 	podRead   *podsecurity.Pod
+	// containers are nil until an exception asks, see podContainers.
+	containers *podContainers
 	// podFailures are those of podRead, of the level that was asked for last.
 	podFailures podFailures
 	// keepsPower reports whether the pod has no more power than that of the baseline, nil until a rule asks.

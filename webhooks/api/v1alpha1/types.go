@@ -359,7 +359,7 @@ type PolicyExceptionSpec struct {
 	Policies []ExceptedPolicy `json:"policies"`
 	// Match selects the exempt objects. All fields that are set must match; at
 	// least one must be set.
-	// +kubebuilder:validation:XValidation:rule="(has(self.namespaces) && size(self.namespaces) > 0) || (has(self.names) && size(self.names) > 0) || has(self.namespaceSelector) || has(self.objectSelector) || (has(self.matchConditions) && size(self.matchConditions) > 0)",message="is empty: an exception must select objects; to disable a policy, delete its binding"
+	// +kubebuilder:validation:XValidation:rule="(has(self.namespaces) && size(self.namespaces) > 0) || (has(self.names) && size(self.names) > 0) || has(self.namespaceSelector) || has(self.objectSelector) || (has(self.matchConditions) && size(self.matchConditions) > 0) || has(self.containers)",message="is empty: an exception must select objects; to disable a policy, delete its binding"
 	Match ExceptionMatch `json:"match"`
 	// Reason explains the exception to readers of the audit log. Required.
 	// +kubebuilder:validation:XValidation:rule="size(self.trim()) > 0",message="is required: explain the exception to readers of the audit log",reason=FieldValueRequired
@@ -427,6 +427,35 @@ type ExceptionMatch struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(c, size(c.name) <= 317 && size(c.expression) <= 10240)",message="a name may have 317 characters, and an expression 10240"
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
+	// Containers limits the exception to some containers of pods and of pod templates, with sidecars that Gatehouse
+	// injects. A violation is exempt if the rule holds for the same object without them, so the exception never covers a
+	// field outside of containers. A rule that reads both containers and other fields must ask each container by itself,
+	// as all and exists do: whether one that counts containers would hold is not known.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.names) && size(self.names) > 0) || (has(self.images) && size(self.images) > 0)",message="is empty: name containers or images"
+	Containers *ExceptionContainers `json:"containers,omitempty"`
+}
+
+// ExceptionContainers selects containers, init containers and ephemeral containers. If both fields are set, both must match
+// a container.
+type ExceptionContainers struct {
+	// Names are names of containers. A "*" at the end matches any suffix. The author of a pod chooses the names: use images
+	// where that matters.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[^*]*[*]?$`
+	Names []string `json:"names,omitempty"`
+	// Images are patterns of images: "registry.example/legacy/*". An image is completed as by Docker and containerd: nginx is
+	// docker.io/library/nginx:latest. Without a tag and a digest, a pattern matches every version; one with a tag matches no
+	// image that names a digest, which alone decides what runs. A "*" in the path or the tag matches any characters but "/",
+	// "/**" at the end of the path everything below, and "*." at the beginning of the registry any one name.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	Images []string `json:"images,omitempty"`
 }
 
 // PolicyBaseline allows the violations that objects of a cluster had when it was

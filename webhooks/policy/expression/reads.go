@@ -42,6 +42,49 @@ func (r *Reads) Touches(path ...string) bool {
 	}
 }
 
+// CanSpare reports whether elements of the lists can be left out without hiding what the expression asks of the rest of the
+// object: it asks each element by itself, as in object.spec.containers.all(c, …), or reads nothing but the lists.
+func (r *Reads) CanSpare(lists ...[]string) bool {
+	return !slices.ContainsFunc(lists, func(list []string) bool { return !r.asksEach(list) }) || r.isWithin(lists)
+}
+
+// asksEach reports whether the list at the path is read element by element, or not at all. Of a list that is asked whether it is empty,
+// the elements count as read whole.
+func (r *Reads) asksEach(path []string) bool {
+	switch {
+	case r == nil:
+		return true
+	case len(path) == 0:
+		return !r.whole && !r.kept && len(r.members) == 0 && (r.each == nil || !r.each.whole)
+	case r.whole, r.each != nil:
+		return false
+	default:
+		return r.members[path[0]].asksEach(path[1:])
+	}
+}
+
+// isWithin reports whether nothing is read but what is at the paths.
+func (r *Reads) isWithin(paths [][]string) bool {
+	if slices.ContainsFunc(paths, func(path []string) bool { return len(path) == 0 }) {
+		return true
+	}
+	if r.whole || r.each != nil {
+		return false
+	}
+	for name, member := range r.members {
+		var below [][]string
+		for _, path := range paths {
+			if path[0] == name {
+				below = append(below, path[1:])
+			}
+		}
+		if len(below) == 0 || !member.isWithin(below) {
+			return false
+		}
+	}
+	return true
+}
+
 // IsNothing reports whether the expression reads nothing of the object.
 func (r *Reads) IsNothing() bool { return r == nil || r.onlyOfConditions || r.isEmpty() }
 

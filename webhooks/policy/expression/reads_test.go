@@ -51,6 +51,48 @@ func TestTouches(t *testing.T) {
 	}
 }
 
+func TestCanSpare(t *testing.T) {
+	t.Parallel()
+	compiler := sharedCompiler()
+	for text, want := range map[string]bool{
+		// Each element is asked by itself.
+		`object.spec.containers.all(c, c.x == 1)`:                                                          true,
+		`!object.spec.containers.exists(c, c.x == 1) && !has(object.spec.y)`:                               true,
+		`object.spec.containers.filter(c, c.x == 1).size() == 0 || has(object.spec.y)`:                     true,
+		`object.spec.containers.filter(c, c.x == 1).map(c, c.name).size() == 0 || has(object.spec.y)`:      true,
+		`(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, c.x == object.spec.y)`:  true,
+		`has(object.spec.initContainers) ? object.spec.initContainers.all(c, c.x == object.spec.y) : true`: true,
+		`size(variables.bad) == 0 && !has(object.spec.y)`:                                                  true,
+		`object.spec.containers.map(c, c.name).all(n, n != object.spec.y)`:                                 true,
+		`has(object.spec.y)`: true, // it reads none
+		// Nothing else is read.
+		`size(object.spec.containers) <= 2`:                                           true,
+		`object.spec.containers[0].x == 1`:                                            true,
+		`object.spec.containers.exists(c, c.x == 1)`:                                  true,
+		`object.spec.containers.all(c, object.spec.containers.exists(d, d.x == c.x))`: true,
+		// Fewer elements may hide what is asked of the rest.
+		`size(object.spec.containers) <= 2 || has(object.spec.y)`:                                 false,
+		`size(object.spec.containers) == 0 || has(object.spec.y)`:                                 false,
+		`object.spec.containers == [] || has(object.spec.y)`:                                      false,
+		`object.spec.containers.all(c, c.x == 1) == has(object.spec.y)`:                           false,
+		`object.spec.containers.exists(c, c.x == 1) || has(object.spec.y)`:                        false,
+		`!object.spec.containers.all(c, c.x == 1) || has(object.spec.y)`:                          false,
+		`object.spec.containers[0].x == 1 || has(object.spec.y)`:                                  false,
+		`!has(object.spec.initContainers) || has(object.spec.y)`:                                  false,
+		`object.spec.containers.map(c, c.x).join("") == "" || has(object.spec.y)`:                 false,
+		`object.spec.containers.all(c, object.spec.containers.exists(d, d.x == c.x)) || object.y`: false,
+		`string(object.spec) == ""`:                                                               false,
+		`object.spec.all(k, k != "x")`:                                                            false,
+		`size(object.spec.containers) <= 2 && object.spec.volumes.all(v, v.name != "")`:           false,
+		`size(variables.bad) <= 1 || has(object.spec.y)`:                                          false,
+	} {
+		variables := declare(t, compiler, pair{"bad", "object.spec.containers.filter(c, c.x == 1)"})
+		if got := compile(t, compiler, variables, text).Reads().CanSpare([]string{"spec", "containers"}, []string{"spec", "initContainers"}); got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}
+
 // TestSameInTakesNoLongTime compares what takes very long to compare in plain
 // ways.
 func TestSameInTakesNoLongTime(t *testing.T) {

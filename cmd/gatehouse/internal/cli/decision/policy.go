@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -134,6 +135,9 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 			spent = fmt.Sprintf("cost %*d  ", cost, r.Cost)
 		}
 		line("      %-*s  %-*s  %s%s", width, cli.OneLine(r.Name), result, strings.ToLower(string(r.Outcome)), spent, message)
+		if len(r.Containers) > 0 {
+			line("          evaluated again without the exempt containers, it passes: %s", cli.OneLine(diagnostic.QuotedList(r.Containers)))
+		}
 		for _, tried := range r.Tried {
 			line("          PolicyException %s does not apply: %s", strict.Printable(tried.Exception), cli.OneLine(tried.Why))
 		}

@@ -109,7 +109,7 @@ warning: PolicyException/shop/x: metadata.namespace: exceptions in "shop" do not
 		{name: "an exception that has expired", config: []string{admissionPolicy("p", rules+deny)}, document: exception("gatehouse-system", "{policies: [{name: p}], match: {names: [a]}, reason: old, expiresAt: '2020-01-01T00:00:00Z'}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: \"2020-01-01T00:00:00Z\" has passed: the exception has no effect (hint: delete it, or set a later time)\n"},
 		{name: "an exception from what is not there yet", config: []string{admissionPolicy("images", rules+deny)}, document: exception("gatehouse-system", "{policies: [{name: image}, {name: images, rules: ['validations[1]']}], match: {names: [a]}, reason: old}"), want: "allowed\n"},
 		{name: "an exception from everything", document: exception("gatehouse-system", "{policies: [{name: p, kind: Policy}], match: {}, reason: ' '}"), want: `PolicyException "x" is invalid:
-* spec.match: is empty: an exception must select objects (hint: set namespaces, names or a selector; to disable a policy, delete its binding)
+* spec.match: is empty: an exception must select objects (hint: set namespaces, names or a selector, or containers; to disable a policy, delete its binding)
 * spec.policies[0].kind: "Policy" is not allowed; allowed are "ValidatingAdmissionPolicy", "AdmissionPolicy"
 * spec.reason: is required (hint: explain the exception to readers of the audit log)
 `},

@@ -82,11 +82,12 @@ func (o *Outcome) addPolicies(d *policy.Decision) {
 		} else {
 			o.Others = append(o.Others, *v)
 		}
-		if v.Outcome == policy.Excepted && !slices.Contains(o.Exceptions, v.Exception) {
-			o.Exceptions = append(o.Exceptions, v.Exception)
+		if v.Outcome == policy.Excepted {
+			o.Exceptions = slices.AppendSeq(o.Exceptions, policy.Exceptions(v.Exception))
 		}
 	}
 	slices.Sort(o.Exceptions)
+	o.Exceptions = slices.Compact(o.Exceptions)
 	switch {
 	case d.Err != nil:
 		o.Verdict, o.Error = v1alpha1.TestCannotDecide, d.Err.Error()

@@ -80,12 +80,15 @@ func (p *policies) count(observations []policy.Observation) int {
 		if s == nil {
 			return i
 		}
-		if o.Outcome == policy.Excepted {
-			used := p.used[exceptionOf(o)]
-			if used == nil {
-				return i
+		if o.Exception != "" {
+			for exception := range policy.Exceptions(o.Exception) {
+				if p.used[exceptionOf(o, exception)] == nil {
+					return i
+				}
 			}
-			used.Inc()
+			for exception := range policy.Exceptions(o.Exception) {
+				p.used[exceptionOf(o, exception)].Inc()
+			}
 		}
 		s.evaluations.Inc()
 		if s.cost != nil && o.Cost > 0 {
@@ -105,8 +108,12 @@ func (p *policies) addSeries(observations []policy.Observation) {
 	defer p.mu.Unlock()
 	for i := range observations {
 		o := &observations[i]
-		if x := exceptionOf(o); o.Outcome == policy.Excepted && p.used[x] == nil {
-			p.used[x] = p.exceptions.WithLabelValues(x.kind, x.policy, x.exception)
+		if o.Exception != "" {
+			for exception := range policy.Exceptions(o.Exception) {
+				if x := exceptionOf(o, exception); p.used[x] == nil {
+					p.used[x] = p.exceptions.WithLabelValues(x.kind, x.policy, x.exception)
+				}
+			}
 		}
 		l := labelsOf(o)
 		if p.known[l] != nil {
@@ -125,8 +132,8 @@ func labelsOf(o *policy.Observation) policyLabels {
 	return policyLabels{kind: o.Kind, policy: o.Policy, binding: o.Binding, rule: o.Rule, outcome: o.Outcome}
 }
 
-func exceptionOf(o *policy.Observation) exceptionLabels {
-	return exceptionLabels{kind: o.Kind, policy: o.Policy, exception: o.Exception}
+func exceptionOf(o *policy.Observation, exception string) exceptionLabels {
+	return exceptionLabels{kind: o.Kind, policy: o.Policy, exception: exception}
 }
 
 // mutatingKind is the kind of the policies that change objects.

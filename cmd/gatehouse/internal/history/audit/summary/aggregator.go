@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // Aggregator sums up results. It is an audit.Sink, for one goroutine.
@@ -83,7 +84,9 @@ func (a *Aggregator) Result(r audit.Result) {
 		a.totals.add(of)
 	}
 	if of == excepted {
-		a.exceptions[strings.Clone(r.Exception)]++
+		for exception := range policy.Exceptions(r.Exception) {
+			a.exceptions[strings.Clone(exception)]++
+		}
 	}
 	key := ruleKey{r.Kind, r.Policy, r.Rule}
 	one := a.rules[key]
