@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
@@ -471,6 +473,39 @@ func (p *Pod) WorkloadName() string {
 		return strings.TrimSuffix(name, "-")
 	}
 	return p.name.Text()
+}
+
+// ControllerOf returns the workload that people know whose controller has made a pod with this metadata: the Deployment of a ReplicaSet, and
+// the CronJob of a Job, as controllers name these. It returns false for a pod without a controller.
+func ControllerOf(metadata rawjson.Value) (kind schema.GroupKind, name string, ok bool) {
+	for _, owner := range metadata.Get("ownerReferences").Elements() {
+		if !owner.Get("controller").IsTrue() {
+			continue
+		}
+		version, err := schema.ParseGroupVersion(owner.Get("apiVersion").Text())
+		if err != nil {
+			continue
+		}
+		kind, name = version.WithKind(owner.Get("kind").Text()).GroupKind(), owner.Get("name").Text()
+		switch kind.Kind {
+		case "ReplicaSet":
+			for label, of := range map[string]schema.GroupKind{
+				"pod-template-hash": {Group: "apps", Kind: "Deployment"}, "rollouts-pod-template-hash": {Group: "argoproj.io", Kind: "Rollout"},
+			} {
+				if hash := metadata.Get("labels", label).Text(); hash != "" {
+					if workload, cut := strings.CutSuffix(name, "-"+hash); cut && workload != "" {
+						return of, workload, true
+					}
+				}
+			}
+		case "Job":
+			if workload := CronJobName(name); workload != name {
+				kind.Kind, name = "CronJob", workload
+			}
+		}
+		return kind, name, true
+	}
+	return kind, "", false
 }
 
 // CronJobName returns the name of a Job without the time, in minutes since 1970, that a

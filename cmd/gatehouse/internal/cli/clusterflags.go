@@ -65,6 +65,11 @@ func (f *ClusterFlags) Arguments() (words []string) {
 	if f.InCluster {
 		return []string{"--in-cluster"}
 	}
+	return f.ContextFlags.Arguments()
+}
+
+// Arguments returns the flags, for another command, such as kubectl.
+func (f *ContextFlags) Arguments() (words []string) {
 	if f.Kubeconfig != "" {
 		words = append(words, "--kubeconfig", f.Kubeconfig)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/summary"
@@ -29,10 +30,11 @@ type auditFlags struct {
 	namespaces, kinds, excluded []string
 	failOn                      cli.Thresholds
 	output                      string
+	wave                        wave
 }
 
 // outputs returns the values of --output; the first is the default.
-func outputs() []string { return []string{"table", "json", "ndjson"} }
+func outputs() []string { return []string{"table", "json", "ndjson", restartOutput} }
 
 // examples is how many objects of each rule and status a report names: -o ndjson has all of them.
 const examples = 3
@@ -60,7 +62,8 @@ policy would refuse; with --with-cluster too, by both.
 
 A rule that depends on the request, such as on its user, cannot be audited. The
 report lists such rules, and what you have no right to read. -o json has the totals
-and some examples, -o ndjson every result on a line.
+and some examples, -o ndjson every result on a line. -o restart prints a script that
+restarts the workloads whose pods have an old sidecar or none, for you to read first.
 
 Exit codes: 0 no more objects than --fail-on allows, without it none that fails; 1
 there are more; 2 something could not be judged, whatever else was found.`,
@@ -72,6 +75,9 @@ there are more; 2 something could not be judged, whatever else was found.`,
 
   # two namespaces of another cluster, for a pipeline
   gatehouse audit --context prod -n shop -n pay --fail-on warnings -o json > audit.json
+
+  # which workloads must be restarted for the new sidecar? a tenth of them at a time
+  gatehouse audit -o restart --wave 10% > restart.sh
 
   # every violation, for programs
   gatehouse audit -o ndjson | jq -c 'select(.status == "fail")'`,
@@ -91,6 +97,7 @@ there are more; 2 something could not be judged, whatever else was found.`,
 	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces that are not audited, because the API server sends nothing about them to Gatehouse; repeatable")
 	flags.Var(&f.failOn, "fail-on", "exit with code 1 if there are more than N objects of this kind: "+strings.Join(f.failOn.Names, ", ")+"; repeatable (default violations=0)")
 	cli.AddOutputFlag(cmd, &f.output, outputs()...)
+	flags.Var(&f.wave, "wave", "with -o restart, how many workloads are restarted before the script waits for them: a number, or a share such as 10% (default all)")
 	return cmd
 }
 
@@ -113,6 +120,8 @@ func (f *auditFlags) check() error {
 	for _, name := range f.namespaces {
 		errs.Add(slices.Contains(f.excluded, name), "--namespace %q: the API server sends nothing about this namespace to Gatehouse (hint: --exclude-namespace lists such namespaces)", name)
 	}
+	errs.Add(f.output == restartOutput && len(f.kinds) > 0, "-o restart reads pods alone: --kind cannot be given")
+	errs.Add(f.output != restartOutput && f.wave != wave{}, "--wave is for -o restart")
 	for _, kind := range f.kinds {
 		errs.Add(kind == "", `--kind "": must be a kind or a resource, as in Pod or deployments.apps`)
 	}
@@ -138,13 +147,22 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 	out := bufio.NewWriter(s.Out)
 	aggregator := summary.New(examples)
 	var sink audit.Sink = aggregator
-	if f.output == "ndjson" {
+	var restarts *restarts
+	kinds := f.kinds
+	switch f.output {
+	case "ndjson":
 		sink = &lines{Sink: aggregator, out: out}
+	case restartOutput:
+		if len(loaded.Config.Sidecar.Profiles) == 0 {
+			return errors.New("no SidecarProfile is active, so that there is nothing to restart for (hint: apply one, or name a directory with --config DIR)")
+		}
+		restarts = newRestarts(aggregator)
+		sink, kinds = restarts, []string{"Pod"}
 	}
 	source.Access.QPS, source.Access.Burst = qps, burst
 	line := cli.NewLiveLine(s.Err)
 	outcome, err := audit.Run(ctx, audit.Options{
-		Access: source.Access, Config: loaded.Config, Snapshot: loaded.Snapshot, Namespaces: f.namespaces, Exclude: f.excluded, Kinds: f.kinds,
+		Access: source.Access, Config: loaded.Config, Snapshot: loaded.Snapshot, Namespaces: f.namespaces, Exclude: f.excluded, Kinds: kinds,
 		Progress: func(c audit.Coverage) {
 			line.Show(func() string { return cli.InertName(c.Resource) + ": " + objectCount(c.Objects) })
 		},
@@ -161,8 +179,15 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 		r.addUnjudged("%s", err.Error())
 	}
 	r.addStop(ctx, err)
-	r.conclude(&f.failOn)
-	if err := errors.Join(f.write(out, r), out.Flush()); err != nil {
+	if restarts != nil {
+		r.conclude(f.failOn.List())
+		restarts.print(decision.LinePrinter(out), f, r)
+		err = out.Flush()
+	} else {
+		r.conclude(f.failOn.List(violationsName))
+		err = errors.Join(f.write(out, r), out.Flush())
+	}
+	if err != nil {
 		return err
 	}
 	return r.exit()

@@ -141,8 +141,8 @@ func (r *report) addStop(ctx context.Context, err error) {
 }
 
 // conclude decides on the result.
-func (r *report) conclude(limits *cli.Thresholds) {
-	for _, t := range limits.List(violationsName) {
+func (r *report) conclude(limits []cli.Threshold) {
+	for _, t := range limits {
 		if n := r.count(t.Name); t.IsExceeded(n) {
 			r.failed = append(r.failed, t)
 			r.Exceeded = append(r.Exceeded, fmt.Sprintf("%s: %s of %s, allowed is %s", t.Name, grouped(n), objectCount(r.Objects), t.Limit()))

@@ -87,7 +87,7 @@ func complete(f *auditFlags, outcome *audit.Outcome, sum *summary.Summary, chang
 	for _, one := range change {
 		one(r)
 	}
-	r.conclude(&f.failOn)
+	r.conclude(f.failOn.List(violationsName))
 	return r
 }
 
@@ -203,7 +203,7 @@ func TestUndecided(t *testing.T) {
 	outcome := sampleOutcome()
 	outcome.Unknown = append(outcome.Unknown, "gadgets: no active policy or profile matches this kind")
 	r := newReport(f, f.Describe(f.config), outcome, a.Summary())
-	r.conclude(&f.failOn)
+	r.conclude(f.failOn.List(violationsName))
 	want := []string{
 		"--kind gadgets: no active policy or profile matches this kind",
 		"1 object cannot be decided",
@@ -268,7 +268,7 @@ func TestHostileTextsAreInert(t *testing.T) {
 	for _, text := range hostileTexts() {
 		r.addUnjudged("%s", text)
 	}
-	r.conclude(&f.failOn)
+	r.conclude(f.failOn.List(violationsName))
 	var table, jsonText bytes.Buffer
 	r.print(&table)
 	if err := cli.WriteJSON(&jsonText, r); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
 const (
@@ -45,10 +46,14 @@ type decider struct {
 // objectOf identifies an object of a list.
 func objectOf(t *Target, item rawjson.Value) Object {
 	metadata := item.Get("metadata")
-	return Object{
+	o := Object{
 		GroupVersionKind: t.GroupVersion().WithKind(t.Kind),
 		Namespace:        metadata.Get("namespace").Text(), Name: metadata.Get("name").Text(), UID: metadata.Get("uid").Text(),
 	}
+	if o.GroupKind() == (schema.GroupKind{Kind: "Pod"}) {
+		o.Controller.GroupKind, o.Controller.Name, _ = podtext.ControllerOf(metadata)
+	}
+	return o
 }
 
 // decide decides about one object of a list, and reports its results. The error is that of the context: then

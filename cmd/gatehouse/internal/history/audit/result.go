@@ -38,6 +38,14 @@ type Object struct {
 	Namespace string
 	Name      string
 	UID       string
+	// Controller is the workload whose controller has made a pod, with an empty name for a pod without one.
+	Controller Controller
+}
+
+// Controller is a workload: the Deployment of a ReplicaSet, and the CronJob of a Job.
+type Controller struct {
+	schema.GroupKind
+	Name string
 }
 
 // Home returns the namespace that an object is in or, for a Namespace, is: by it the API server

@@ -75,27 +75,8 @@ func nameOf(r *admission.Request) string {
 func (s *Subject) setWorkload(r *admission.Request) {
 	kind, _, _ := strings.Cut(s.Kind, ".")
 	name := strings.TrimSuffix(strings.TrimSuffix(s.Name, "*"), "-")
-	metadata := objectOf(r).Get("metadata")
-	for _, owner := range metadata.Get("ownerReferences").Elements() {
-		if !owner.Get("controller").IsTrue() {
-			continue
-		}
-		kind, name = owner.Get("kind").Text(), owner.Get("name").Text()
-		switch kind {
-		case "ReplicaSet":
-			for _, label := range [...]struct{ key, kind string }{{"pod-template-hash", "Deployment"}, {"rollouts-pod-template-hash", "Rollout"}} {
-				if hash := metadata.Get("labels", label.key).Text(); hash != "" {
-					if workload, ok := strings.CutSuffix(name, "-"+hash); ok && workload != "" {
-						kind, name = label.kind, workload
-					}
-				}
-			}
-		case "Job":
-			if workload := podtext.CronJobName(name); workload != name {
-				kind, name = "CronJob", workload
-			}
-		}
-		break
+	if owner, workload, ok := podtext.ControllerOf(objectOf(r).Get("metadata")); ok {
+		kind, name = owner.Kind, workload
 	}
 	s.Workload = short(kind + "/" + name)
 }
