@@ -38,6 +38,7 @@ func layerList() []string {
 		in + "login/issuers",
 		in + "login/ldap",
 		in + "history/record",
+		in + "history/auditlog",
 		in + "cluster",
 		in + "server/certmetrics",
 		in + "cluster/events",

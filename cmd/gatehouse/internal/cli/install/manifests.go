@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/drill"
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -32,7 +33,7 @@ type manifestsFlags struct {
 	authorization         bool
 	customResources, crds bool
 	managed               bool
-	logouts, audit        bool
+	logouts, audit, drill bool
 	cluster               cli.ClusterFlags
 	parts                 []string
 	serviceAccount        string
@@ -71,6 +72,9 @@ Exit codes: 0 printed, 2 wrong usage, or an invalid configuration or CA.`,
   # the rights of audits, for the policies that are active
   gatehouse manifests --audit | kubectl apply -f -
 
+  # the rights of those who run drill
+  gatehouse manifests --drill | kubectl apply -f -
+
   # token reviews
   gatehouse manifests --authentication --url https://192.0.2.10:9443 --ca-file /etc/kubernetes/gatehouse/ca.crt \
     --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key
@@ -108,6 +112,7 @@ Exit codes: 0 printed, 2 wrong usage, or an invalid configuration or CA.`,
 	flags.BoolVar(&f.managed, "manage-registration", false, "for serve --manage-registration: print webhooks without rules and selectors, and the right to write these; needs --custom-resources")
 	flags.BoolVar(&f.logouts, "back-channel-logout", false, "for serve --back-channel-logout: also print the right to create and delete TokenRevocations; needs --custom-resources")
 	flags.BoolVar(&f.audit, "audit", false, "for serve --audit-every: print only the rights to list what the active policies of the cluster match, or those of --config, and to write reports")
+	flags.BoolVar(&f.drill, "drill", false, "print only a ClusterRole with the rights to run drill")
 	f.cluster.Add(cmd)
 	flags.BoolVar(&f.crds, "crds", false, "print only the CustomResourceDefinitions of this version")
 	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+cli.OrList(partNames())+" (default: all)")
@@ -157,6 +162,13 @@ func (f *manifestsFlags) run(cmd *cobra.Command) ([]byte, []string, error) {
 		return text, nil, err
 	case f.audit:
 		return f.auditRights(cmd.Context())
+	case f.drill:
+		rights, err := registration.ForDrill(registration.Options{Name: f.name}, drill.Kinds())
+		if err != nil {
+			return nil, nil, err
+		}
+		text, err := registration.YAML(`Made by "gatehouse manifests --drill", for "gatehouse drill".`, []registration.Document{rights})
+		return text, nil, err
 	case f.authentication, f.authorization:
 		return f.forHosts()
 	default:
@@ -173,6 +185,8 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 		mode = "crds"
 	case f.audit:
 		mode, allowed = "audit", append(cli.ClusterFlagNames(), "config", "name", "namespace", "service-account")
+	case f.drill:
+		mode, allowed = "drill", []string{"name"}
 	case f.authentication:
 		mode, allowed = "authentication", hostFlags()
 	case f.authorization:

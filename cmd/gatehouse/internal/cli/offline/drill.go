@@ -3,6 +3,7 @@ package offline
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/paging"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/replicas"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/drill"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/build"
@@ -29,8 +31,11 @@ import (
 type drillFlags struct {
 	manifestFlags
 	cluster cli.ClusterFlags
+	past    pastFlags
 	output  string
 	failOn  string
+	// handshake asks pods for their certificates.
+	handshake bool
 	// explain is the code to explain, "" for none.
 	explain string
 }
@@ -53,8 +58,9 @@ nothing. With files, it judges these before they are installed.
   note     good to know
 
 Each finding has a code: --explain CODE prints why it matters and what to do. With
--o dot or -o mermaid, drill draws what does not start without what. 'gatehouse
-manifests --drill' prints a role with the rights that drill needs.
+-o dot or -o mermaid, drill draws what does not start without what. With --record or
+--audit-log, it also says how many requests of the past would have failed, and whose.
+'gatehouse manifests --drill' prints a role with the rights that drill needs.
 
 Exit codes: 0 nothing as bad as --fail-on; 1 there is something; 2 wrong usage, or
 something could not be read or decided, whatever else was found.`,
@@ -66,6 +72,9 @@ something could not be read or decided, whatever else was found.`,
 
   # a picture of what waits for what
   gatehouse drill --context prod -o dot | dot -Tsvg > drill.svg
+
+  # what would an outage have cost in the worst hour of this log?
+  gatehouse drill --audit-log /var/log/kubernetes/audit.log
 
   # what does this finding mean?
   gatehouse drill --explain own-pods`,
@@ -84,7 +93,9 @@ something could not be read or decided, whatever else was found.`,
 	addFiles(cmd, &f.files, &f.kustomizations, "manifests, or - for standard input, in place of a cluster")
 	f.cluster.Add(cmd)
 	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects in files that do not name one")
+	f.past.add(cmd)
 	cmd.Flags().StringVar(&f.failOn, "fail-on", string(drill.Lockout), "lowest severity for which the exit code is 1: "+cli.OrList(severityNames()))
+	cmd.Flags().BoolVar(&f.handshake, "handshake", false, "begin a TLS handshake with a pod of each webhook, to see whether caBundle verifies its certificate; needs the right to create pods/portforward")
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(severityNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists, here and below
 	cmd.Flags().StringVar(&f.explain, explainFlag, "", "print what a code means and what to do")
 	_ = cmd.RegisterFlagCompletionFunc(explainFlag, cobra.FixedCompletions(drillCodes(), cobra.ShellCompDirectiveNoFileComp))
@@ -122,8 +133,9 @@ func (f *drillFlags) readsFiles() bool { return len(f.files)+len(f.kustomization
 
 // check returns everything that is wrong with the flags.
 func (f *drillFlags) check() error {
-	errs := cli.Problems{f.cluster.Check()}
+	errs := cli.Problems{f.cluster.Check(), f.past.check(time.Now())}
 	errs.Add(f.cluster.Given() && f.readsFiles(), "files and a cluster cannot be given together (hint: without files, drill reads the cluster)")
+	errs.Add(f.handshake && f.readsFiles(), "--handshake is for a cluster")
 	errs.Add(!slices.Contains(drill.Severities(), f.threshold()), "--fail-on %q: must be %s", f.failOn, cli.OrList(severityNames()))
 	return errs.Err()
 }
@@ -140,16 +152,25 @@ func (f *drillFlags) run(ctx context.Context, s cli.Streams) error {
 	if f.readsFiles() {
 		where, err = f.addManifests(s, c)
 	} else {
-		where, err = f.addCluster(ctx, c, o.Progress)
+		where, err = f.addCluster(ctx, c, &o)
 	}
 	if err != nil {
 		return err
 	}
-	report, err := drill.Run(ctx, c, o)
+	d, err := drill.New(ctx, c)
+	var unread []string
+	if err == nil && f.past.given() {
+		unread, err = f.past.judge(ctx, d, o.Progress)
+	}
+	if err != nil {
+		return err
+	}
+	report, err := d.Run(ctx, o)
 	line.Clear()
 	if err != nil {
 		return err
 	}
+	report.Unknown = append(report.Unknown, unread...)
 	return f.write(s.Out, report, where)
 }
 
@@ -176,7 +197,7 @@ func (f *drillFlags) addManifests(s cli.Streams, c *drill.Cluster) (where string
 const pageSize = 50
 
 // addCluster adds the objects of a cluster.
-func (f *drillFlags) addCluster(ctx context.Context, c *drill.Cluster, progress func(string)) (where string, err error) {
+func (f *drillFlags) addCluster(ctx context.Context, c *drill.Cluster, o *drill.Options) (where string, err error) {
 	access, err := f.cluster.Connect("name files to judge these")
 	if err != nil {
 		return "", err
@@ -194,10 +215,16 @@ func (f *drillFlags) addCluster(ctx context.Context, c *drill.Cluster, progress 
 	if err != nil {
 		return "", cmp.Or(apierr.Unreached(err), apierr.Explain("read the version of the API server", err))
 	}
+	if f.handshake {
+		o.Served = func(ctx context.Context, namespace, pod string, port int, name string) ([]*x509.Certificate, error) {
+			o.Progress("asking " + namespace + "/" + pod + " for its certificate")
+			return replicas.Certificates(ctx, access, namespace, pod, port, name)
+		}
+	}
 	c.Whole, c.Kubernetes = true, version.Major+"."+strings.TrimSuffix(version.Minor, "+")
 	retries := &paging.Retries{Budget: time.Minute}
 	for _, resource := range drill.Kinds() {
-		progress("reading " + resource.Resource)
+		o.Progress("reading " + resource.Resource)
 		if err := readAll(ctx, access, client, resource, retries, c); err != nil {
 			if ctx.Err() != nil {
 				return "", context.Cause(ctx)

@@ -87,6 +87,13 @@ func (r *drillReport) print(out io.Writer) {
 		}
 		line("%s: %s", when, cli.Inert(strings.Join(c.Members, ", ")))
 	}
+	if o := r.Outage; o != nil {
+		line("%s from %s to %s were judged:", diagnostic.Count(int(o.Requests), "request"), cli.FormatTime(&o.From), cli.FormatTime(&o.To))
+		for i := range o.Backends {
+			line("  %s", pastText(&o.Backends[i]))
+		}
+		line("")
+	}
 	for _, text := range r.Unknown {
 		line("unknown: %s", cli.Inert(text))
 	}
@@ -95,6 +102,25 @@ func (r *drillReport) print(out io.Writer) {
 	}
 	line("%s, %s, %s for %s in %s; nothing is wrong with %d", diagnostic.Count(r.Lockouts, "lockout"), diagnostic.Count(r.Risks, "risk"), diagnostic.Count(r.Notes, "note"),
 		diagnostic.Count(len(r.Subjects), "webhook"), r.Where, harmless)
+}
+
+// pastText says what an outage would have meant.
+func pastText(o *drill.BackendOutage) string {
+	text := fmt.Sprintf("if %s had been down from %s to %s, %s would have failed", cli.InertName(o.Backend), cli.FormatTime(&o.From), cli.FormatTime(&o.To), diagnostic.Count(int(o.Failed), "request"))
+	if o.Failed > 0 {
+		var callers []string
+		for _, c := range o.Callers {
+			callers = append(callers, fmt.Sprintf("%s (%d)", cli.InertName(c.User), c.Failed))
+		}
+		if o.MoreCallers > 0 {
+			callers = append(callers, fmt.Sprintf("%d more", o.MoreCallers))
+		}
+		text += fmt.Sprintf(", %d of them to heal the cluster: %s", o.Healing, strings.Join(callers, ", "))
+	}
+	if o.Unknown > 0 {
+		text += fmt.Sprintf("; of %d more it is not known, because the log does not have what decides", o.Unknown)
+	}
+	return text
 }
 
 // drillResults returns the findings for programs.

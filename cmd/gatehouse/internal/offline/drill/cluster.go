@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook"
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/defaults"
@@ -158,13 +159,13 @@ func (c *Cluster) Add(kind schema.GroupVersionKind, object []byte, place Place) 
 	case "MutatingWebhookConfiguration.admissionregistration.k8s.io/v1":
 		return add(c, kind, object, func(o *admissionregistrationv1.MutatingWebhookConfiguration) {
 			for i := range o.Webhooks {
-				c.addHook(ofMutating(o, &o.Webhooks[i], place))
+				c.addHook(kind, newHook(kind.Kind, o, webhook.NewMutatingWebhookAccessor("", o.Name, &o.Webhooks[i]), place))
 			}
 		})
 	case "ValidatingWebhookConfiguration.admissionregistration.k8s.io/v1":
 		return add(c, kind, object, func(o *admissionregistrationv1.ValidatingWebhookConfiguration) {
 			for i := range o.Webhooks {
-				c.addHook(ofValidating(o, &o.Webhooks[i], place))
+				c.addHook(kind, newHook(kind.Kind, o, webhook.NewValidatingWebhookAccessor("", o.Name, &o.Webhooks[i]), place))
 			}
 		})
 	case "Namespace/v1":
@@ -255,8 +256,8 @@ func put[V any](c *Cluster, kind schema.GroupVersionKind, in map[string]V, key s
 	}
 }
 
-func (c *Cluster) addHook(h *hook) {
-	if c.fits(schema.GroupVersionKind{Kind: strings.SplitN(h.configuration, "/", 2)[0]}, len(c.hooks)) {
+func (c *Cluster) addHook(kind schema.GroupVersionKind, h *hook) {
+	if c.fits(kind, len(c.hooks)) {
 		c.hooks = append(c.hooks, h)
 	}
 }
@@ -392,4 +393,28 @@ func (c *Cluster) behind(backend string) []*podGroup {
 		}
 	}
 	return c.groups(func(g *podGroup) bool { return g.namespace == service.Namespace && names[g.first] })
+}
+
+// endpoint returns a ready pod behind a Service, NAMESPACE/NAME, and the port at which it answers for a port of the Service.
+func (c *Cluster) endpoint(backend string, port int32) (namespace, pod string, target int, found bool) {
+	service := c.services[backend]
+	if service == nil {
+		return "", "", 0, false
+	}
+	for i := range service.Spec.Ports {
+		for _, slice := range c.slices[backend] {
+			for k := range slice.Ports {
+				of := &slice.Ports[k]
+				if service.Spec.Ports[i].Port != port || of.Port == nil || of.Name != nil && *of.Name != service.Spec.Ports[i].Name {
+					continue
+				}
+				for e := range slice.Endpoints {
+					if p := &slice.Endpoints[e]; p.TargetRef != nil && p.TargetRef.Kind == "Pod" && (p.Conditions.Ready == nil || *p.Conditions.Ready) {
+						return service.Namespace, p.TargetRef.Name, int(*of.Port), true
+					}
+				}
+			}
+		}
+	}
+	return "", "", 0, false
 }

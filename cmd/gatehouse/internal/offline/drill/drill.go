@@ -1,12 +1,13 @@
 // Package drill finds out what stops in a cluster when a webhook does not answer. It reads all webhooks, whoever has installed them, makes
 // the requests that a cluster needs to come back, and decides for each as the API server does whether a webhook must answer it.
 //
-// It is pure: Run is a function of the Cluster, which others read, and of the requests of the past, which others read too.
+// It is pure: the report is a function of the Cluster and of the requests of the past, which others read.
 package drill
 
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
@@ -83,6 +83,8 @@ type Report struct {
 	// Dependencies are what does not start without something else, and Cycles are those that wait for each other.
 	Dependencies []Dependency `json:"dependencies"`
 	Cycles       []Cycle      `json:"cycles"`
+	// Outage is what would have failed in the past, nil if no request of it was given.
+	Outage *Outage `json:"outage,omitempty"`
 	// Unknown is what could not be decided or read, and Assumed what was taken for granted.
 	Unknown []string `json:"unknown,omitempty"`
 	Assumed []string `json:"assumed,omitempty"`
@@ -104,20 +106,22 @@ func (r *Report) Count(s Severity) (n int) {
 type Options struct {
 	// Now is the time by which certificates end.
 	Now time.Time
-	// Served returns what the Service of a backend serves, and an error if that is not known. It may be nil.
-	Served func(ctx context.Context, backend string, port int32) (*Certificate, error)
+	// Served returns the certificates that a pod presents at a port to a client that asks for the name, the leaf first, one at least. It
+	// is nil if no pod is asked.
+	Served func(ctx context.Context, namespace, pod string, port int, name string) ([]*x509.Certificate, error)
 	// Progress is told what is under way. It may be nil.
 	Progress func(what string)
 }
 
-// model is a cluster whose webhooks are compiled.
-type model struct {
+// Drill rehearses the outages in a cluster. It is not safe for concurrent use.
+type Drill struct {
 	cluster          *Cluster
 	selectors        matching.Selectors
 	reviewsAreExempt bool
 	report           *Report
 	subjects         map[*hook]*Subject
 	assumed, unknown map[string]bool
+	past             past
 }
 
 const (
@@ -127,56 +131,52 @@ const (
 	expressionsOf = "1.37"
 )
 
-// compile compiles the webhooks of a cluster. The error is that of the context.
-func compile(ctx context.Context, c *Cluster) (*model, error) {
-	m := &model{
+// New returns the drill of a cluster, to which nothing is added any more. The error is that of the context.
+func New(ctx context.Context, c *Cluster) (*Drill, error) {
+	d := &Drill{
 		cluster: c, selectors: matching.NewSelectors(), report: &Report{Subjects: []*Subject{}, Dependencies: []Dependency{}, Cycles: []Cycle{}},
-		subjects: map[*hook]*Subject{}, assumed: map[string]bool{}, unknown: map[string]bool{},
+		subjects: map[*hook]*Subject{}, assumed: map[string]bool{}, unknown: map[string]bool{}, past: past{buckets: map[bucketKey]*bucket{}},
 	}
 	compiler, err := expression.NewCompiler(expressionsOf, nil)
 	if err != nil {
 		return nil, err
 	}
 	if parsed, err := version.ParseGeneric(c.Kubernetes); err == nil {
-		m.reviewsAreExempt = parsed.AtLeast(version.MustParseGeneric(reviewsExemptSince))
+		d.reviewsAreExempt = parsed.AtLeast(version.MustParseGeneric(reviewsExemptSince))
 	}
 	for _, unread := range c.Unread {
-		m.addUnknown("%s", unread)
+		d.addUnknown("%s", unread)
 	}
 	for _, h := range c.hooks {
-		h.compile(&m.selectors, compiler, ctx.Err)
+		h.compile(&d.selectors, compiler, ctx.Err)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		policy := admissionregistrationv1.Ignore
-		if h.fails {
-			policy = admissionregistrationv1.Fail
-		}
 		s := &Subject{
-			Object: h.configuration, Webhook: h.name, Backend: h.backend(), FailurePolicy: string(policy), TimeoutSeconds: int(h.timeout.Seconds()),
+			Object: h.configuration, Webhook: h.GetName(), Backend: h.backend(), FailurePolicy: string(*h.GetFailurePolicy()), TimeoutSeconds: int(h.timeout.Seconds()),
 			Findings: []Finding{}, Place: h.place,
 		}
-		m.subjects[h] = s
-		m.report.Subjects = append(m.report.Subjects, s)
+		d.subjects[h] = s
+		d.report.Subjects = append(d.report.Subjects, s)
 		if h.broken != nil {
-			m.addUnknown("%s: it is not known what is sent: %v", h.title(), h.broken)
+			d.addUnknown("%s: it is not known what is sent: %v", h.title(), h.broken)
 		}
 	}
-	return m, nil
+	return d, nil
 }
 
 // addUnknown notes what is not known, once.
-func (m *model) addUnknown(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !m.unknown[text] {
-		m.unknown[text] = true
-		m.report.Unknown = append(m.report.Unknown, text)
+func (d *Drill) addUnknown(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !d.unknown[text] {
+		d.unknown[text] = true
+		d.report.Unknown = append(d.report.Unknown, text)
 	}
 }
 
-func (m *model) assume(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !m.assumed[text] {
-		m.assumed[text] = true
-		m.report.Assumed = append(m.report.Assumed, text)
+func (d *Drill) assume(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !d.assumed[text] {
+		d.assumed[text] = true
+		d.report.Assumed = append(d.report.Assumed, text)
 	}
 }
 
@@ -189,35 +189,32 @@ func (s *Subject) add(code Code, requests []string, format string, args ...any) 
 	})
 }
 
-// Run finds out what stops when webhooks of the cluster do not answer. The error is that of the context.
-func Run(ctx context.Context, c *Cluster, o Options) (*Report, error) {
-	m, err := compile(ctx, c)
-	if err != nil {
-		return nil, err
-	}
+// Run finds out what stops when webhooks do not answer, and ends the drill. The error is that of the context.
+func (d *Drill) Run(ctx context.Context, o Options) (*Report, error) {
 	progress := func(what string) {
 		if o.Progress != nil {
 			o.Progress(what)
 		}
 	}
 	progress("what the cluster needs")
-	if err := m.findLockouts(ctx); err != nil {
+	if err := d.findLockouts(ctx); err != nil {
 		return nil, err
 	}
 	progress("what depends on what")
-	if err := m.findDependencies(ctx); err != nil {
+	if err := d.findDependencies(ctx); err != nil {
 		return nil, err
 	}
 	progress("what is behind the webhooks")
-	if err := m.findRisks(ctx, &o); err != nil {
+	if err := d.findRisks(ctx, &o); err != nil {
 		return nil, err
 	}
-	return m.finish(), nil
+	d.addOutage()
+	return d.finish(), nil
 }
 
 // finish sorts the findings and subjects.
-func (m *model) finish() *Report {
-	for _, s := range m.report.Subjects {
+func (d *Drill) finish() *Report {
+	for _, s := range d.report.Subjects {
 		slices.SortStableFunc(s.Findings, func(a, b Finding) int {
 			return cmp.Compare(slices.Index(Severities(), a.Severity), slices.Index(Severities(), b.Severity))
 		})
@@ -237,12 +234,12 @@ func (m *model) finish() *Report {
 		}
 		return i, -n
 	}
-	slices.SortStableFunc(m.report.Subjects, func(a, b *Subject) int {
+	slices.SortStableFunc(d.report.Subjects, func(a, b *Subject) int {
 		i, n := rank(a)
 		j, k := rank(b)
 		return cmp.Or(cmp.Compare(i, j), cmp.Compare(n, k), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Webhook, b.Webhook))
 	})
-	return m.report
+	return d.report
 }
 
 // stopped are the requests that fail for a webhook, by code.
@@ -253,13 +250,13 @@ type stopped struct {
 }
 
 // judge adds what becomes of a probe while the webhook does not answer.
-func (m *model) judge(ctx context.Context, h *hook, p *Probe, r *request, out *stopped) {
+func (d *Drill) judge(ctx context.Context, h *hook, p *Probe, r *request, out *stopped) {
 	c, byRights, err := h.calls(ctx, r)
 	switch c {
 	case notCalled:
 	case unsure:
 		if h.broken == nil {
-			m.addUnknown("%s: it is not known whether it is called to %s: %v", h.title(), p.Title, err)
+			d.addUnknown("%s: it is not known whether it is called to %s: %v", h.title(), p.Title, err)
 		}
 	case refused:
 		out.refused[p.Code] = append(out.refused[p.Code], p.Title)
@@ -274,32 +271,27 @@ func (m *model) judge(ctx context.Context, h *hook, p *Probe, r *request, out *s
 }
 
 // findLockouts adds what of the requests that a cluster needs fails without each webhook.
-func (m *model) findLockouts(ctx context.Context) error {
-	shared, err := m.requests(m.cluster.clusterProbes())
-	if err != nil {
-		return err
-	}
+func (d *Drill) findLockouts(ctx context.Context) error {
+	shared := d.requests(d.cluster.clusterProbes())
 	own := map[string][]probeRequest{}
-	for _, h := range m.cluster.hooks {
+	for _, h := range d.cluster.hooks {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		out := stopped{map[Code][]string{}, map[Code][]string{}, map[Code][]string{}, false, nil}
-		if h.client.Service != nil {
+		if service, _ := h.service(); service != nil {
 			if own[h.backend()] == nil {
-				if own[h.backend()], err = m.requests(m.cluster.ownProbes(h.client.Service.Namespace, m.backendPods(h))); err != nil {
-					return err
-				}
+				own[h.backend()] = d.requests(d.cluster.ownProbes(service.Namespace, d.backendPods(h)))
 			}
 			for i := range own[h.backend()] {
-				m.judge(ctx, h, &own[h.backend()][i].Probe, own[h.backend()][i].request, &out)
+				d.judge(ctx, h, &own[h.backend()][i].Probe, own[h.backend()][i].request, &out)
 			}
 		}
 		for i := range shared {
-			m.judge(ctx, h, &shared[i].Probe, shared[i].request, &out)
+			d.judge(ctx, h, &shared[i].Probe, shared[i].request, &out)
 		}
-		m.addStopped(h, &out)
-		if err := m.addNewPods(ctx, h); err != nil {
+		d.addStopped(h, &out)
+		if err := d.addNewPods(ctx, h); err != nil {
 			return err
 		}
 	}
@@ -312,37 +304,38 @@ type probeRequest struct {
 	request *request
 }
 
-func (m *model) requests(list []Probe) ([]probeRequest, error) {
+func (d *Drill) requests(list []Probe) []probeRequest {
 	out := make([]probeRequest, 0, len(list))
 	for i := range list {
-		r, err := m.newRequest(&list[i].Request)
+		r, err := d.newRequest(&list[i].Request)
 		if err != nil {
-			m.addUnknown("%s: %v", list[i].Title, err)
+			d.addUnknown("%s: %v", list[i].Title, err)
 			continue
 		}
 		out = append(out, probeRequest{list[i], r})
 	}
-	return out, nil
+	return out
 }
 
 // backendPods returns the groups of the pods that answer for a webhook. If they are not known, what is known of them stands for them.
-func (m *model) backendPods(h *hook) []*podGroup {
-	found := m.cluster.behind(h.backend())
+func (d *Drill) backendPods(h *hook) []*podGroup {
+	found := d.cluster.behind(h.backend())
 	if len(found) > 0 {
 		return found
 	}
-	service := m.cluster.services[h.backend()]
+	reference, _ := h.service()
+	service := d.cluster.services[h.backend()]
 	if service == nil {
-		m.assume("the Service %s is not known: any pod in its namespace stands for its pods", h.backend())
-		return []*podGroup{barePod(h.client.Service.Namespace, nil)}
+		d.assume("the Service %s is not known: any pod in its namespace stands for its pods", h.backend())
+		return []*podGroup{barePod(reference.Namespace, nil)}
 	}
-	m.assume("the pods of the Service %s are not known: a pod with the labels of its selector stands for them", h.backend())
-	return []*podGroup{barePod(h.client.Service.Namespace, service.Spec.Selector)}
+	d.assume("the pods of the Service %s are not known: a pod with the labels of its selector stands for them", h.backend())
+	return []*podGroup{barePod(reference.Namespace, service.Spec.Selector)}
 }
 
 // addStopped adds findings about the requests that fail.
-func (m *model) addStopped(h *hook, out *stopped) {
-	s := m.subjects[h]
+func (d *Drill) addStopped(h *hook, out *stopped) {
+	s := d.subjects[h]
 	but := ""
 	if out.byRights {
 		but = " (unless the user has a right for which a match condition asks)"
@@ -365,11 +358,11 @@ func (m *model) addStopped(h *hook, out *stopped) {
 const leaseTimeout = 5 * time.Second
 
 // addNewPods adds in how many namespaces no pod can be created.
-func (m *model) addNewPods(ctx context.Context, h *hook) error {
+func (d *Drill) addNewPods(ctx context.Context, h *hook) error {
 	if !h.fails || h.broken != nil || !h.constraints.MatchesPodCreation() {
 		return nil
 	}
-	names := slices.Sorted(maps.Keys(m.cluster.namespaces))
+	names := slices.Sorted(maps.Keys(d.cluster.namespaces))
 	if len(names) == 0 {
 		names = []string{corev1.NamespaceDefault}
 	}
@@ -380,7 +373,7 @@ func (m *model) addNewPods(ctx context.Context, h *hook) error {
 		}
 		p := probes{code: NewPods}
 		p.add("", controller("replicaset-controller"), admissionv1.Create, "/v1/pods", "Pod", name, "", podWith(name, nil))
-		r, err := m.newRequest(&p.list[0].Request)
+		r, err := d.newRequest(&p.list[0].Request)
 		if err != nil {
 			return err
 		}
@@ -389,7 +382,7 @@ func (m *model) addNewPods(ctx context.Context, h *hook) error {
 		}
 	}
 	if len(stopped) > 0 {
-		m.subjects[h].add(NewPods, nil, "without an answer, no pod can be created in %s of %d: %s", diagnostic.Count(len(stopped), "namespace"), len(names), describe(stopped))
+		d.subjects[h].add(NewPods, nil, "without an answer, no pod can be created in %s of %d: %s", diagnostic.Count(len(stopped), "namespace"), len(names), describe(stopped))
 	}
 	return nil
 }

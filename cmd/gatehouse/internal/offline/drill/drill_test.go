@@ -41,7 +41,11 @@ func clusterOf(t testing.TB, documents ...string) *Cluster {
 // run runs a drill.
 func run(t testing.TB, c *Cluster) *Report {
 	t.Helper()
-	r, err := Run(t.Context(), c, Options{Now: now})
+	d, err := New(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.Run(t.Context(), Options{Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +117,7 @@ func TestLockouts(t *testing.T) {
 		"leases":                            {rule("coordination.k8s.io", "leases", "UPDATE"), "api-server-start leases no-selector own-namespace"},
 		"leases but of the system":          {rule("coordination.k8s.io", "leases", "UPDATE") + `, namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, kube-node-lease]}]}`, "own-namespace"},
 		"namespaced scope alone":            {`rules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["nodes", "pods"], scope: Namespaced}], ` + notOwn, "new-pods wildcard"},
-		"cluster scope alone":               {`rules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: ["*"], scope: Cluster}], ` + notOwn, "nodes api-server-start wildcard"},
+		"cluster scope alone":               {`rules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: ["*"], scope: Cluster}], ` + notOwn, "nodes wildcard"},
 		"another version":                   {`rules: [{apiGroups: [apps], apiVersions: [v1beta1], operations: [UPDATE], resources: [deployments]}]`, "no-selector"},
 		"deployments":                       {rule("apps", "deployments", "UPDATE"), "no-selector own-namespace"},
 		"roles":                             {rule("rbac.authorization.k8s.io", "clusterroles", "CREATE"), "api-server-start no-selector"},

@@ -55,22 +55,22 @@ type vertex struct {
 const certManagerAnnotation = "cert-manager.io/inject-"
 
 // vertices returns what the graph is made of, in a fixed order.
-func (m *model) vertices() (list []*vertex) {
+func (d *Drill) vertices() (list []*vertex) {
 	at := map[string]*vertex{}
 	issued := false
-	for _, h := range m.cluster.hooks {
-		if h.client.Service == nil {
+	for _, h := range d.cluster.hooks {
+		if service, _ := h.service(); service == nil {
 			continue
 		}
 		v := at[h.backend()]
 		if v == nil {
-			v = &vertex{name: h.backend(), role: ByWebhook, pods: m.backendPods(h)}
+			v = &vertex{name: h.backend(), role: ByWebhook, pods: d.backendPods(h)}
 			at[v.name], list = v, append(list, v)
 		}
 		v.hooks = append(v.hooks, h)
 		issued = issued || h.isIssued()
 	}
-	for _, g := range m.cluster.groups(func(*podGroup) bool { return true }) {
+	for _, g := range d.cluster.groups(func(*podGroup) bool { return true }) {
 		role := Why("")
 		switch {
 		case g.nodeRole() == "CNI":
@@ -109,10 +109,10 @@ func (g *podGroup) isCertManager() bool {
 const maxVertices = 300
 
 // findDependencies fills in what depends on what, and adds a finding for each cycle.
-func (m *model) findDependencies(ctx context.Context) error {
-	vertices := m.vertices()
+func (d *Drill) findDependencies(ctx context.Context) error {
+	vertices := d.vertices()
 	if len(vertices) > maxVertices {
-		m.addUnknown("there are more than %d Services behind webhooks and drivers of nodes: their dependencies are left out", maxVertices)
+		d.addUnknown("there are more than %d Services behind webhooks and drivers of nodes: their dependencies are left out", maxVertices)
 		return nil
 	}
 	type edge struct{ from, to int }
@@ -126,7 +126,7 @@ func (m *model) findDependencies(ctx context.Context) error {
 		for _, g := range v.pods {
 			created := probes{}
 			created.addPods(g)
-			r, err := m.newRequest(&created.list[0].Request)
+			r, err := d.newRequest(&created.list[0].Request)
 			if err != nil {
 				continue // it was reported before
 			}
@@ -152,19 +152,18 @@ func (m *model) findDependencies(ctx context.Context) error {
 	hard := make([][]int, len(vertices))
 	all := make([][]int, len(vertices))
 	for _, e := range slices.SortedFunc(maps.Keys(edges), func(a, b edge) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }) {
-		d := edges[e]
-		m.report.Dependencies = append(m.report.Dependencies, d)
-		if all[e.from] = append(all[e.from], e.to); d.Why != ByCertificate {
+		d.report.Dependencies = append(d.report.Dependencies, edges[e])
+		if all[e.from] = append(all[e.from], e.to); edges[e].Why != ByCertificate {
 			hard[e.from] = append(hard[e.from], e.to)
 		}
 	}
-	closed := m.addCycles(vertices, components(hard), nil)
-	m.addCycles(vertices, components(all), closed)
+	closed := d.addCycles(vertices, components(hard), nil)
+	d.addCycles(vertices, components(all), closed)
 	return nil
 }
 
 // addCycles adds a finding to the webhooks of each cycle, and returns them by their members. Those of closed are not added again.
-func (m *model) addCycles(vertices []*vertex, cycles [][]int, closed map[string]bool) map[string]bool {
+func (d *Drill) addCycles(vertices []*vertex, cycles [][]int, closed map[string]bool) map[string]bool {
 	found := map[string]bool{}
 	for _, members := range cycles {
 		var names []string
@@ -175,16 +174,16 @@ func (m *model) addCycles(vertices []*vertex, cycles [][]int, closed map[string]
 		if found[key] = true; closed[key] {
 			continue
 		}
-		m.report.Cycles = append(m.report.Cycles, Cycle{names, closed != nil})
+		d.report.Cycles = append(d.report.Cycles, Cycle{names, closed != nil})
 		code := MutualDependence
 		if closed != nil {
 			code = CertificateDependence
 		}
 		for _, i := range members {
 			for _, h := range vertices[i].hooks {
-				needed := slices.ContainsFunc(m.report.Dependencies, func(d Dependency) bool { return d.By == h.title() && slices.Contains(names, d.From) })
+				needed := slices.ContainsFunc(d.report.Dependencies, func(on Dependency) bool { return on.By == h.title() && slices.Contains(names, on.From) })
 				if needed {
-					m.subjects[h].add(code, nil, "these wait for each other: %s", strings.Join(names, ", "))
+					d.subjects[h].add(code, nil, "these wait for each other: %s", strings.Join(names, ", "))
 				}
 			}
 		}
@@ -202,58 +201,33 @@ func (g *podGroup) usesStorage() bool {
 	return false
 }
 
-// components returns the strongly connected components of more than one vertex, by Tarjan's algorithm, without recursion. Members and
-// components are in ascending order.
+// components returns what can be reached from each other, of more than one vertex, in ascending order. maxVertices bounds the work.
 func components(edges [][]int) (found [][]int) {
-	const unvisited = -1
-	index, low, on := make([]int, len(edges)), make([]int, len(edges)), make([]bool, len(edges))
-	for i := range index {
-		index[i] = unvisited
-	}
-	type frame struct{ vertex, next int }
-	var stack []int
-	counter := 0
-	for root := range edges {
-		if index[root] != unvisited {
-			continue
+	reaches := make([][]bool, len(edges))
+	for from := range edges {
+		reaches[from] = make([]bool, len(edges))
+		for _, to := range edges[from] {
+			reaches[from][to] = true
 		}
-		frames := []frame{{vertex: root}}
-		for len(frames) > 0 {
-			top := &frames[len(frames)-1]
-			v := top.vertex
-			if top.next == 0 {
-				index[v], low[v], on[v] = counter, counter, true
-				stack = append(stack, v)
-				counter++
-			}
-			if top.next < len(edges[v]) {
-				w := edges[v][top.next]
-				top.next++
-				if index[w] == unvisited {
-					frames = append(frames, frame{vertex: w})
-				} else if on[w] {
-					low[v] = min(low[v], index[w])
-				}
-				continue
-			}
-			if frames = frames[:len(frames)-1]; len(frames) > 0 {
-				parent := frames[len(frames)-1].vertex
-				low[parent] = min(low[parent], low[v])
-			}
-			if low[v] != index[v] {
-				continue
-			}
-			at := slices.Index(stack, v)
-			members := slices.Sorted(slices.Values(stack[at:]))
-			for _, w := range members {
-				on[w] = false
-			}
-			if stack = stack[:at]; len(members) > 1 {
-				found = append(found, members)
+	}
+	for by := range edges {
+		for from := range edges {
+			for to := range edges {
+				reaches[from][to] = reaches[from][to] || reaches[from][by] && reaches[by][to]
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b []int) int { return cmp.Compare(a[0], b[0]) })
+	for i := range edges {
+		members := []int{i}
+		for k := range edges {
+			if k != i && reaches[i][k] && reaches[k][i] {
+				members = append(members, k)
+			}
+		}
+		if len(members) > 1 && members[0] == slices.Min(members) {
+			found = append(found, members)
+		}
+	}
 	return found
 }
 

@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -21,20 +22,16 @@ import (
 
 // hook is a webhook of a configuration, compiled.
 type hook struct {
+	webhook.WebhookAccessor
+
 	// configuration is KIND/NAME, and place where it was read.
-	configuration, name string
-	mutates             bool
-	place               Place
-	annotations         map[string]string
-	client              admissionregistrationv1.WebhookClientConfig
-	rules               []admissionregistrationv1.RuleWithOperations
-	match               admissionregistrationv1.MatchResources
-	given               []admissionregistrationv1.MatchCondition
-	// fails reports whether a request fails for which there is no answer.
-	fails      bool
-	timeout    time.Duration
-	sideEffect admissionregistrationv1.SideEffectClass
-	reinvokes  bool
+	configuration string
+	place         Place
+	annotations   map[string]string
+	mutates       bool
+	// fails reports whether a request fails for which there is no answer, and reinvokes whether it may be called twice.
+	fails, reinvokes bool
+	timeout          time.Duration
 
 	constraints *matching.Constraints
 	conditions  []expression.Condition
@@ -42,56 +39,44 @@ type hook struct {
 	broken error
 }
 
+// newHook returns a webhook that has its defaults.
+func newHook(configuration string, of metav1.Object, w webhook.WebhookAccessor, place Place) *hook {
+	h := &hook{WebhookAccessor: w, configuration: configuration + "/" + of.GetName(), place: place, annotations: of.GetAnnotations()}
+	h.fails, h.timeout = *w.GetFailurePolicy() != admissionregistrationv1.Ignore, time.Duration(*w.GetTimeoutSeconds())*time.Second
+	if m, mutates := w.GetMutatingWebhook(); mutates {
+		h.mutates, h.reinvokes = true, *m.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
+	}
+	return h
+}
+
 // title names a webhook.
-func (h *hook) title() string { return h.configuration + " " + h.name }
+func (h *hook) title() string { return h.configuration + " " + h.GetName() }
+
+// service returns the Service that answers, and its port, nil for a URL.
+func (h *hook) service() (*admissionregistrationv1.ServiceReference, int32) {
+	if s := h.GetClientConfig().Service; s != nil {
+		return s, *s.Port
+	}
+	return nil, 0
+}
 
 // backend names what answers: a Service, NAMESPACE/NAME, or the host of a URL.
 func (h *hook) backend() string {
+	client := h.GetClientConfig()
 	switch {
-	case h.client.Service != nil:
-		return h.client.Service.Namespace + "/" + h.client.Service.Name
-	case h.client.URL != nil:
-		host, _, _ := strings.Cut(strings.TrimPrefix(*h.client.URL, "https://"), "/")
+	case client.Service != nil:
+		return client.Service.Namespace + "/" + client.Service.Name
+	case client.URL != nil:
+		host, _, _ := strings.Cut(strings.TrimPrefix(*client.URL, "https://"), "/")
 		return "https://" + host
 	default:
 		return "nothing"
 	}
 }
 
-// hasConditions reports whether anything but the rules narrows what is sent.
-func (h *hook) hasConditions() bool {
-	return len(h.given) > 0 || h.constraints != nil && (h.constraints.Namespaces != nil || h.constraints.Objects != nil)
-}
-
-// ofMutating returns the webhook of a configuration that has its defaults.
-func ofMutating(c *admissionregistrationv1.MutatingWebhookConfiguration, w *admissionregistrationv1.MutatingWebhook, place Place) *hook {
-	h := newHook("MutatingWebhookConfiguration/"+c.Name, w.Name, c.Annotations, place, w.FailurePolicy, w.MatchPolicy, w.SideEffects, w.TimeoutSeconds)
-	h.mutates, h.reinvokes = true, w.ReinvocationPolicy != nil && *w.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
-	h.client, h.rules, h.given = w.ClientConfig, w.Rules, w.MatchConditions
-	h.match.NamespaceSelector, h.match.ObjectSelector = w.NamespaceSelector, w.ObjectSelector
-	return h
-}
-
-// ofValidating is ofMutating for a webhook that validates.
-func ofValidating(c *admissionregistrationv1.ValidatingWebhookConfiguration, w *admissionregistrationv1.ValidatingWebhook, place Place) *hook {
-	h := newHook("ValidatingWebhookConfiguration/"+c.Name, w.Name, c.Annotations, place, w.FailurePolicy, w.MatchPolicy, w.SideEffects, w.TimeoutSeconds)
-	h.client, h.rules, h.given = w.ClientConfig, w.Rules, w.MatchConditions
-	h.match.NamespaceSelector, h.match.ObjectSelector = w.NamespaceSelector, w.ObjectSelector
-	return h
-}
-
-func newHook(
-	configuration, name string, annotations map[string]string, place Place, failure *admissionregistrationv1.FailurePolicyType,
-	match *admissionregistrationv1.MatchPolicyType, effects *admissionregistrationv1.SideEffectClass, timeout *int32,
-) *hook {
-	h := &hook{configuration: configuration, name: name, annotations: annotations, place: place}
-	h.fails = *failure != admissionregistrationv1.Ignore
-	h.match.MatchPolicy = match
-	h.timeout = time.Duration(*timeout) * time.Second
-	if effects != nil {
-		h.sideEffect = *effects
-	}
-	return h
+// isNarrowed reports whether anything but the rules narrows what is sent.
+func (h *hook) isNarrowed() bool {
+	return len(h.GetMatchConditions()) > 0 || h.constraints.Namespaces != nil || h.constraints.Objects != nil
 }
 
 // maxRules is how many rules of one webhook are compared with each request.
@@ -100,18 +85,18 @@ const maxRules = 1000
 // compile compiles what decides about calls. What the API server would reject makes the webhook broken.
 func (h *hook) compile(selectors *matching.Selectors, compiler *expression.Compiler, stop func() error) {
 	var errs []error
-	for _, s := range []*metav1.LabelSelector{h.match.NamespaceSelector, h.match.ObjectSelector} {
+	for _, s := range []*metav1.LabelSelector{h.GetNamespaceSelector(), h.GetObjectSelector()} {
 		if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
 			errs = append(errs, fmt.Errorf("a selector is invalid: %w", err))
 		}
 	}
-	if len(h.rules) > maxRules {
+	if len(h.GetRules()) > maxRules {
 		errs = append(errs, fmt.Errorf("it has more than %d rules", maxRules))
 	}
 	var found diagnostic.List
 	scope, path := expression.NewScope(validation.Reporter{Object: h.configuration, List: &found}, compiler, false, nil, stop), field.NewPath("matchConditions")
-	if scope.FitWith(path, h.given, nil, nil) {
-		h.conditions = scope.CompileConditions(path, h.given)
+	if scope.FitWith(path, h.GetMatchConditions(), nil, nil) {
+		h.conditions = scope.CompileConditions(path, h.GetMatchConditions())
 		scope.Seal()
 	}
 	for i := range found {
@@ -122,10 +107,11 @@ func (h *hook) compile(selectors *matching.Selectors, compiler *expression.Compi
 	if h.broken = errors.Join(errs...); h.broken != nil {
 		return
 	}
-	for _, r := range h.rules {
-		h.match.ResourceRules = append(h.match.ResourceRules, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: r})
+	match := admissionregistrationv1.MatchResources{MatchPolicy: h.GetMatchPolicy(), NamespaceSelector: h.GetNamespaceSelector(), ObjectSelector: h.GetObjectSelector()}
+	for _, r := range h.GetRules() {
+		match.ResourceRules = append(match.ResourceRules, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: r})
 	}
-	h.constraints = selectors.Compile(&h.match)
+	h.constraints = selectors.Compile(&match)
 }
 
 // call is what the API server does about a request and a webhook.
@@ -152,7 +138,7 @@ func (h *hook) calls(ctx context.Context, r *request) (c call, dependsOnRights b
 	switch {
 	case h.broken != nil:
 		return unsure, false, h.broken
-	case len(h.rules) == 0 || r.isExempt():
+	case len(h.GetRules()) == 0 || r.isExempt():
 		return notCalled, false, nil
 	}
 	m := h.constraints.Match(&r.Request)
@@ -168,7 +154,7 @@ func (h *hook) calls(ctx context.Context, r *request) (c call, dependsOnRights b
 	case matching.Unknown, matching.Matches:
 	}
 	// The API server converts an object to the version that the rules name, which is not done here.
-	r.opaque = r.objectUnknown || unknown == nil && m.Resource != r.Requested && !r.IsRenamed(m.Resource)
+	r.opaque = r.objectUnknown || r.redacted || unknown == nil && m.Resource != r.Requested && !r.IsRenamed(m.Resource)
 	c, dependsOnRights, err = h.evaluate(ctx, r)
 	if c != notCalled && unknown != nil {
 		return unsure, false, unknown

@@ -198,12 +198,12 @@ func (c *Cluster) clusterProbes() []Probe {
 	p.add("review the own access", serviceAccount("default", "default"), create, "authorization.k8s.io/v1/selfsubjectaccessreviews", "SelfSubjectAccessReview", "", "", nil)
 
 	p.code = APIServerStart
-	for _, of := range [][3]string{
-		{"rbac.authorization.k8s.io/v1/clusterroles", "ClusterRole", "system:node"}, {"rbac.authorization.k8s.io/v1/clusterrolebindings", "ClusterRoleBinding", "system:node"},
-		{"scheduling.k8s.io/v1/priorityclasses", "PriorityClass", "system-node-critical"}, {"flowcontrol.apiserver.k8s.io/v1/flowschemas", "FlowSchema", "system-nodes"},
-		{"apiregistration.k8s.io/v1/apiservices", "APIService", "v1.apps"}, {"/v1/namespaces", "Namespace", system},
+	for _, of := range [][2]string{
+		{"rbac.authorization.k8s.io/v1/clusterroles", "ClusterRole"}, {"rbac.authorization.k8s.io/v1/clusterrolebindings", "ClusterRoleBinding"},
+		{"flowcontrol.apiserver.k8s.io/v1/flowschemas", "FlowSchema"}, {"scheduling.k8s.io/v1/priorityclasses", "PriorityClass"},
 	} {
-		p.add("create the "+of[1]+" "+of[2], apiServer(), create, of[0], of[1], "", of[2], nil)
+		p.add("add the "+of[1]+" objects of a new version", apiServer(), create, of[0], of[1], "", "system:any", nil)
+		p.add("change the "+of[1]+" objects of the system", apiServer(), update, of[0], of[1], "", "system:any", nil)
 	}
 	p.add("write the ConfigMap kube-system/extension-apiserver-authentication", apiServer(), update, "/v1/configmaps", "ConfigMap", system, "extension-apiserver-authentication", nil)
 	p.add("renew the Lease of the API server", apiServer(), update, "coordination.k8s.io/v1/leases", "Lease", system, "apiserver", nil)

@@ -40,17 +40,19 @@ type Request struct {
 	// Object and OldObject are JSON, nil where the request has none. ObjectUnknown is a request that has one which is not known.
 	Object, OldObject []byte
 	ObjectUnknown     bool
-	DryRun            bool
+	// Redacted reports whether values in the objects are not those that the API server has seen. Labels are.
+	Redacted bool
+	DryRun   bool
 }
 
 // request is a Request as selectors and expressions see it. It is not safe for concurrent use.
 type request struct {
 	matching.Request
 
-	objectUnknown, reviewsAreExempt bool
-	labels, oldLabels               labels.Set
-	object, oldObject, asked        ref.Val
-	authorizer, resourceAuthorizer  ref.Val
+	objectUnknown, redacted, reviewsAreExempt bool
+	labels, oldLabels                         labels.Set
+	object, oldObject, asked                  ref.Val
+	authorizer, resourceAuthorizer            ref.Val
 	// rights reports whether the user has every right, or none, and opaque whether match conditions see an object that is not known.
 	rights, opaque bool
 }
@@ -61,8 +63,8 @@ var (
 )
 
 // newRequest returns a request to the cluster.
-func (m *model) newRequest(of *Request) (*request, error) {
-	r := &request{objectUnknown: of.ObjectUnknown, reviewsAreExempt: m.reviewsAreExempt}
+func (d *Drill) newRequest(of *Request) (*request, error) {
+	r := &request{objectUnknown: of.ObjectUnknown, redacted: of.Redacted, reviewsAreExempt: d.reviewsAreExempt}
 	var err error
 	if r.object, r.labels, err = read(of.Object, of.Kind); err != nil {
 		return nil, fmt.Errorf("the object of the request: %w", err)
@@ -74,7 +76,7 @@ func (m *model) newRequest(of *Request) (*request, error) {
 		Kind: metav1.GroupVersionKind(of.Kind), Resource: metav1.GroupVersionResource(of.Resource), SubResource: of.Subresource,
 		Name: of.Name, Namespace: of.Namespace, Operation: of.Operation, UserInfo: of.User, DryRun: new(of.DryRun),
 		Object: runtime.RawExtension{Raw: of.Object}, OldObject: runtime.RawExtension{Raw: of.OldObject},
-	}}, m.cluster, r, m.selectors.Count())
+	}}, d.cluster, r, d.selectors.Count())
 	return r, nil
 }
 

@@ -32,45 +32,42 @@ const (
 	soon = 30 * 24 * time.Hour
 )
 
-// Certificate is what a server presents: the leaf first.
-type Certificate struct{ Chain []*x509.Certificate }
-
 // findRisks adds what makes an outage more probable, longer or wider.
-func (m *model) findRisks(ctx context.Context, o *Options) error {
-	for _, h := range m.cluster.hooks {
+func (d *Drill) findRisks(ctx context.Context, o *Options) error {
+	for _, h := range d.cluster.hooks {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		s := m.subjects[h]
-		if h.broken == nil && h.fails && len(h.rules) > 0 && !h.hasConditions() && h.matchesKubernetes() {
+		s := d.subjects[h]
+		if h.broken == nil && h.fails && !h.isNarrowed() && h.matchesKubernetes() {
 			s.add(NoSelector, nil, "failurePolicy is Fail, and it has neither a namespaceSelector, an objectSelector nor a match condition")
 		}
-		if h.fails && slices.ContainsFunc(h.rules, isWild) {
+		if h.fails && slices.ContainsFunc(h.GetRules(), isWild) {
 			s.add(Wildcard, nil, "failurePolicy is Fail, and a rule has * for apiGroups or resources")
 		}
-		if h.sideEffect == admissionregistrationv1.SideEffectClassSome || h.sideEffect == admissionregistrationv1.SideEffectClassUnknown {
-			s.add(SideEffects, nil, "sideEffects is %s, so the API server refuses dry runs", h.sideEffect)
+		if effects := h.GetSideEffects(); effects != nil && (*effects == admissionregistrationv1.SideEffectClassSome || *effects == admissionregistrationv1.SideEffectClassUnknown) {
+			s.add(SideEffects, nil, "sideEffects is %s, so the API server refuses dry runs", *effects)
 		}
-		if service := h.client.Service; service != nil {
-			m.checkService(s, service.Namespace, service.Name, *cmp.Or(service.Port, new(int32(443))))
+		if service, port := h.service(); service != nil {
+			d.checkService(s, service.Namespace, service.Name, port)
 		}
-		m.checkBundle(ctx, s, h, o)
+		d.checkBundle(ctx, s, h, o)
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.cluster.definitions)) {
-		m.checkConversion(name, m.cluster.definitions[name], o)
+	for _, name := range slices.Sorted(maps.Keys(d.cluster.definitions)) {
+		d.checkConversion(name, d.cluster.definitions[name], o)
 	}
-	for _, a := range m.cluster.apiServices {
-		s := m.addSubject("APIService/"+a.name, a.namespace+"/"+a.service, a.place)
+	for _, a := range d.cluster.apiServices {
+		s := d.addSubject("APIService/"+a.name, a.namespace+"/"+a.service, a.place)
 		s.add(ExtensionAPI, nil, "%s answers for a part of the API", s.Backend)
-		m.checkService(s, a.namespace, a.service, a.port)
+		d.checkService(s, a.namespace, a.service, a.port)
 	}
-	return m.checkTogether(ctx)
+	return d.checkTogether(ctx)
 }
 
 // addSubject adds what must answer and is no webhook for admission.
-func (m *model) addSubject(object, backend string, place Place) *Subject {
+func (d *Drill) addSubject(object, backend string, place Place) *Subject {
 	s := &Subject{Object: object, Backend: backend, Findings: []Finding{}, Place: place}
-	m.report.Subjects = append(m.report.Subjects, s)
+	d.report.Subjects = append(d.report.Subjects, s)
 	return s
 }
 
@@ -92,20 +89,20 @@ func isOfKubernetes(group string) bool {
 
 // matchesKubernetes reports whether a rule is about resources of Kubernetes itself.
 func (h *hook) matchesKubernetes() bool {
-	return slices.ContainsFunc(h.rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+	return slices.ContainsFunc(h.GetRules(), func(r admissionregistrationv1.RuleWithOperations) bool {
 		return slices.ContainsFunc(r.APIGroups, isOfKubernetes)
 	})
 }
 
 // checkService adds what is wrong with a Service and its pods.
-func (m *model) checkService(s *Subject, namespace, name string, port int32) {
+func (d *Drill) checkService(s *Subject, namespace, name string, port int32) {
 	key := namespace + "/" + name
-	service := m.cluster.services[key]
+	service := d.cluster.services[key]
 	if service == nil {
-		if m.cluster.Whole {
+		if d.cluster.Whole {
 			s.add(ServiceMissing, nil, "the Service %s does not exist", key)
 		} else {
-			m.assume("the Service %s is not known: any pod in its namespace stands for its pods", key)
+			d.assume("the Service %s is not known: any pod in its namespace stands for its pods", key)
 		}
 		return
 	}
@@ -113,10 +110,10 @@ func (m *model) checkService(s *Subject, namespace, name string, port int32) {
 	if i < 0 {
 		s.add(WrongPort, nil, "the Service %s has no port %d: it has %s", key, port, portsOf(service))
 	}
-	found := m.cluster.behind(key)
-	if m.cluster.Whole && service.Spec.Type != corev1.ServiceTypeExternalName {
+	found := d.cluster.behind(key)
+	if d.cluster.Whole && service.Spec.Type != corev1.ServiceTypeExternalName {
 		ready := 0
-		for _, slice := range m.cluster.slices[key] {
+		for _, slice := range d.cluster.slices[key] {
 			for k := range slice.Endpoints {
 				if c := slice.Endpoints[k].Conditions.Ready; c == nil || *c {
 					ready++
@@ -126,7 +123,7 @@ func (m *model) checkService(s *Subject, namespace, name string, port int32) {
 		switch {
 		case ready == 0:
 			s.add(NoEndpoints, nil, "no ready pod is behind the Service %s", key)
-		case i >= 0 && !m.hasTarget(service, &service.Spec.Ports[i]):
+		case i >= 0 && !d.hasTarget(service, &service.Spec.Ports[i]):
 			s.add(WrongPort, nil, "no endpoint of the Service %s has its port %d", key, port)
 		}
 	}
@@ -154,7 +151,7 @@ func (m *model) checkService(s *Subject, namespace, name string, port int32) {
 	case len(nodes) == 1 && pods > 1:
 		s.add(OneNode, nil, "all %d pods run on the node %s", pods, slices.Collect(maps.Keys(nodes))[0])
 	}
-	if !slices.ContainsFunc(m.cluster.budgets, func(b *policyv1.PodDisruptionBudget) bool { return covers(b, found[0]) }) {
+	if !slices.ContainsFunc(d.cluster.budgets, func(b *policyv1.PodDisruptionBudget) bool { return covers(b, found[0]) }) {
 		s.add(NoBudget, nil, "no PodDisruptionBudget selects the pods of %s", found[0].title())
 	}
 }
@@ -166,8 +163,8 @@ func covers(b *policyv1.PodDisruptionBudget, g *podGroup) bool {
 }
 
 // hasTarget reports whether an endpoint has the port of a Service.
-func (m *model) hasTarget(service *corev1.Service, port *corev1.ServicePort) bool {
-	return slices.ContainsFunc(m.cluster.slices[service.Namespace+"/"+service.Name], func(s *discoveryv1.EndpointSlice) bool {
+func (d *Drill) hasTarget(service *corev1.Service, port *corev1.ServicePort) bool {
+	return slices.ContainsFunc(d.cluster.slices[service.Namespace+"/"+service.Name], func(s *discoveryv1.EndpointSlice) bool {
 		return slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool { return p.Name == nil || *p.Name == port.Name })
 	})
 }
@@ -185,28 +182,31 @@ func portsOf(service *corev1.Service) string {
 }
 
 // checkBundle adds what is wrong with the CA of a webhook.
-func (m *model) checkBundle(ctx context.Context, s *Subject, h *hook, o *Options) {
-	if len(h.client.CABundle) == 0 && (!m.cluster.Whole || h.client.URL != nil) {
+func (d *Drill) checkBundle(ctx context.Context, s *Subject, h *hook, o *Options) {
+	bundle := h.GetClientConfig().CABundle
+	service, servicePort := h.service()
+	if len(bundle) == 0 && (!d.cluster.Whole || service == nil) {
 		return // something writes it when it is installed, or the CAs of the API server count
 	}
-	roots, ok := checkCAs(s, h.client.CABundle, o.Now)
-	if !ok || o.Served == nil || h.client.Service == nil || !slices.ContainsFunc(m.cluster.behind(h.backend()), func(g *podGroup) bool { return g.ready > 0 }) {
+	roots, ok := checkCAs(s, bundle, o.Now)
+	if !ok || o.Served == nil || service == nil {
 		return
 	}
-	served, err := o.Served(ctx, h.backend(), *cmp.Or(h.client.Service.Port, new(int32(443))))
-	if err == nil && len(served.Chain) == 0 {
-		err = errors.New("it presents none")
+	namespace, pod, port, found := d.cluster.endpoint(h.backend(), servicePort)
+	if !found {
+		return // which is another finding
 	}
+	name := service.Name + "." + service.Namespace + ".svc"
+	served, err := o.Served(ctx, namespace, pod, port, name)
 	if err != nil {
-		m.addUnknown("the certificate that %s serves was not seen: %v", h.backend(), err)
+		d.addUnknown("the certificate that %s serves was not seen: %v", h.backend(), err)
 		return
 	}
 	between := x509.NewCertPool()
-	for _, certificate := range served.Chain[1:] {
+	for _, certificate := range served[1:] {
 		between.AddCert(certificate)
 	}
-	name := h.client.Service.Name + "." + h.client.Service.Namespace + ".svc"
-	if _, err := served.Chain[0].Verify(x509.VerifyOptions{DNSName: name, Roots: roots, Intermediates: between, CurrentTime: o.Now}); err != nil {
+	if _, err := served[0].Verify(x509.VerifyOptions{DNSName: name, Roots: roots, Intermediates: between, CurrentTime: o.Now}); err != nil {
 		s.add(CAMismatch, nil, "the API server does not trust what a pod of %s serves: %v", h.backend(), err)
 	}
 }
@@ -242,9 +242,9 @@ func checkCAs(s *Subject, bundle []byte, now time.Time) (*x509.CertPool, bool) {
 }
 
 // checkConversion adds a definition that needs a conversion webhook.
-func (m *model) checkConversion(name string, d *definition, o *Options) {
-	strategy, _, _ := unstructured.NestedString(d.object.Object, "spec", "conversion", "strategy")
-	client, _, _ := unstructured.NestedMap(d.object.Object, "spec", "conversion", "webhook", "clientConfig")
+func (d *Drill) checkConversion(name string, of *definition, o *Options) {
+	strategy, _, _ := unstructured.NestedString(of.object.Object, "spec", "conversion", "strategy")
+	client, _, _ := unstructured.NestedMap(of.object.Object, "spec", "conversion", "webhook", "clientConfig")
 	service, _ := client["service"].(map[string]any)
 	namespace, _ := service["namespace"].(string)
 	serviceName, _ := service["name"].(string)
@@ -255,9 +255,9 @@ func (m *model) checkConversion(name string, d *definition, o *Options) {
 	if given, ok := service["port"].(int64); ok && given > 0 && given < 1<<16 {
 		port = int32(given)
 	}
-	s := m.addSubject("CustomResourceDefinition/"+name, namespace+"/"+serviceName, d.place)
+	s := d.addSubject("CustomResourceDefinition/"+name, namespace+"/"+serviceName, of.place)
 	s.add(Conversion, nil, "%s converts between the versions of %s", s.Backend, name)
-	m.checkService(s, namespace, serviceName, port)
+	d.checkService(s, namespace, serviceName, port)
 	if bundle, _ := client["caBundle"].(string); bundle != "" {
 		if text, err := base64.StdEncoding.DecodeString(bundle); err == nil {
 			checkCAs(s, text, o.Now)
@@ -266,17 +266,17 @@ func (m *model) checkConversion(name string, d *definition, o *Options) {
 }
 
 // checkTogether adds what webhooks are together for the creation of a pod in an ordinary namespace.
-func (m *model) checkTogether(ctx context.Context) error {
-	for _, name := range m.ordinaryNamespaces() {
+func (d *Drill) checkTogether(ctx context.Context) error {
+	for _, name := range d.ordinaryNamespaces() {
 		p := probes{}
 		p.addPods(barePod(name, nil))
-		r, err := m.newRequest(&p.list[0].Request)
+		r, err := d.newRequest(&p.list[0].Request)
 		if err != nil {
 			return err
 		}
 		var mutating []*hook
 		var sum, most time.Duration
-		for _, h := range m.cluster.hooks {
+		for _, h := range d.cluster.hooks {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
@@ -292,12 +292,12 @@ func (m *model) checkTogether(ctx context.Context) error {
 			}
 		}
 		if total := sum + most; total > requestTimeout && len(mutating) > 0 {
-			m.addTogether(SlowRequests, mutating, fmt.Sprintf("together with %s, creating a pod in %s may wait %s, and a request ends after %s", diagnostic.Count(len(mutating)-1, "other mutating webhook"), name, total, requestTimeout))
+			d.addTogether(SlowRequests, mutating, fmt.Sprintf("together with %s, creating a pod in %s may wait %s, and a request ends after %s", diagnostic.Count(len(mutating)-1, "other mutating webhook"), name, total, requestTimeout))
 		}
 		slices.SortStableFunc(mutating, func(a, b *hook) int { return cmp.Compare(a.configuration, b.configuration) })
 		for i, h := range mutating {
 			if later := mutating[i+1:]; !h.reinvokes && slices.ContainsFunc(later, func(o *hook) bool { return o.backend() != h.backend() }) {
-				m.addTogether(Order, []*hook{h}, fmt.Sprintf("it is called for new pods before %s, and reinvocationPolicy is Never", later[len(later)-1].title()))
+				d.addTogether(Order, []*hook{h}, fmt.Sprintf("it is called for new pods before %s, and reinvocationPolicy is Never", later[len(later)-1].title()))
 			}
 		}
 	}
@@ -305,20 +305,20 @@ func (m *model) checkTogether(ctx context.Context) error {
 }
 
 // addTogether adds a finding to webhooks that have none of its code.
-func (m *model) addTogether(code Code, hooks []*hook, message string) {
+func (d *Drill) addTogether(code Code, hooks []*hook, message string) {
 	for _, h := range hooks {
-		if s := m.subjects[h]; !slices.ContainsFunc(s.Findings, func(f Finding) bool { return f.Code == code }) {
+		if s := d.subjects[h]; !slices.ContainsFunc(s.Findings, func(f Finding) bool { return f.Code == code }) {
 			s.add(code, nil, "%s", message)
 		}
 	}
 }
 
 // ordinaryNamespaces returns the namespaces that are compared: one of each set of labels, without the name.
-func (m *model) ordinaryNamespaces() (names []string) {
+func (d *Drill) ordinaryNamespaces() (names []string) {
 	const most = 50
 	seen := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(m.cluster.namespaces)) {
-		set := maps.Clone(m.cluster.namespaces[name].Labels)
+	for _, name := range slices.Sorted(maps.Keys(d.cluster.namespaces)) {
+		set := maps.Clone(d.cluster.namespaces[name].Labels)
 		delete(set, corev1.LabelMetadataName)
 		if key := labels.Set(set).String(); !seen[key] && len(names) < most {
 			seen[key] = true

@@ -7,6 +7,7 @@ import (
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -104,4 +105,20 @@ func (o *Options) serve() string {
 	add(!o.SelfSigned, "--tls-cert FILE --tls-key FILE")
 	add(o.Name != install.DefaultRegistration || o.byCertManager(), "--registration", o.Name)
 	return strings.Join(words, " ")
+}
+
+// ForDrill returns the ClusterRole of those who run drill, which lists these resources.
+func ForDrill(o Options, resources []schema.GroupVersionResource) (Document, error) {
+	var rules []rbacv1.PolicyRule
+	for _, r := range resources {
+		if last := len(rules) - 1; last >= 0 && rules[last].APIGroups[0] == r.Group {
+			rules[last].Resources = append(rules[last].Resources, r.Resource)
+			continue
+		}
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: []string{"list"}})
+	}
+	return render(PartRights, "drill", struct {
+		Name string
+		Read []rbacv1.PolicyRule
+	}{o.Name, rules})
 }
