@@ -4,8 +4,30 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
+
+// Baselines reads the PolicyBaselines of a file, with the names of objects, which a Config does not have. Other documents are errors.
+func Baselines(path string) (all []v1alpha1.PolicyBaseline, found diagnostic.List) {
+	documents, found := Documents(path)
+	d := newDecoder(&tree{limits: defaultLimits()})
+	for i := range documents {
+		o := object{decoder: d, source: documents[i].Source, file: documents[i].File}
+		o.fields, _ = documents[i].Value.(map[string]any)
+		kind := typedKinds[policyBaseline].version.WithKind(policyBaseline)
+		if o.fields["apiVersion"] != kind.GroupVersion().String() || o.fields["kind"] != kind.Kind {
+			o.report(problem{field: "kind", message: "the document is not a PolicyBaseline"})
+			continue
+		}
+		o.label = o.displayName(kind)
+		var b v1alpha1.PolicyBaseline
+		if o.decodeInto(&b) {
+			all = append(all, b)
+		}
+	}
+	return all, append(found, d.found...)
+}
 
 // Document is a decoded document of a file, of any kind.
 type Document struct {

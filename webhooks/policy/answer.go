@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -56,6 +57,10 @@ const ExceptedByKey = "excepted-by"
 // update violates as the object did before: "policy/rule".
 const ExistingKey = "existing-violations"
 
+// BaselinedByKey is the key of the audit annotation that names the baselines that let a
+// request pass, each with the policy and rule that it violates: "ns/name:policy/rule".
+const BaselinedByKey = "baselined-by"
+
 // answer gathers what the policies say, in the order in which they say it.
 type answer struct {
 	// violations are all that were found, and denied those that refuse, by index.
@@ -90,6 +95,10 @@ func (a *answer) add(v *Violation, index int) {
 	case Existing:
 		a.annotate(ExistingKey, v.Policy+"/"+v.Rule)
 		a.warn(fmt.Sprintf("%s: %s (allowed: the object violated this before the update)", title(v.Kind, v.Policy, v.Binding), shown))
+		return
+	case Baselined:
+		a.annotate(BaselinedByKey, v.Baseline+":"+v.Policy+"/"+v.Rule)
+		a.warn(fmt.Sprintf("%s: %s (allowed until %s by PolicyBaseline %s)", title(v.Kind, v.Policy, v.Binding), shown, v.Until.Format(time.RFC3339), v.Baseline))
 		return
 	case Violated, Failed, Passed, Ignored, Done:
 	}
@@ -178,7 +187,7 @@ func (a *answer) response(r *request) admission.Response {
 		out.AuditAnnotations = make(map[string]string, len(a.audit)+1)
 		for key, values := range a.audit {
 			out.AuditAnnotations[key] = strings.Join(values, ", ")
-			if key == ExceptedByKey || key == ExistingKey {
+			if key == ExceptedByKey || key == ExistingKey || key == BaselinedByKey {
 				out.AuditAnnotations[key] = truncate.Bytes(out.AuditAnnotations[key], maxLine)
 			}
 		}

@@ -141,7 +141,7 @@ func (r *request) without(left []bool) *request {
 	}
 	out := newRequest(r.decider.detached(), admissionRequest(req))
 	out.object.checked, out.oldObject.checked = true, true
-	out.template, out.owner, out.ownerGenerated, out.isBaseline = r.template, r.owner, r.ownerGenerated, r.isBaseline
+	out.template, out.owner, out.ownerGenerated, out.isBefore = r.template, r.owner, r.ownerGenerated, r.isBefore
 	known.without, known.left = out, slices.Clone(left)
 	return out
 }

@@ -31,6 +31,8 @@ type Input struct {
 	Violations bool
 	// Explain requests Decision.Violations and Decision.Evaluations.
 	Explain bool
+	// Entries requests Violation.Entry, and with it Decision.Violations.
+	Entries bool
 	// Observe gets what there is to count, and may be nil. The slice is valid during the call
 	// only.
 	Observe func([]Observation)
@@ -45,12 +47,12 @@ type Input struct {
 func (s *Set) Decide(ctx context.Context, in Input) Decision {
 	v := newDecider(ctx, s)
 	defer v.free()
-	v.explain, v.observe, v.index = in.Explain, in.Observe != nil, in.Index
+	v.explain, v.entries, v.observe, v.index = in.Explain, in.Entries, in.Observe != nil, in.Index
 	r := newRequest(v, in.Request)
 	r.object.checked, r.oldObject.checked = in.Checked, in.Checked
 	d := Decision{response: v.decide(r)}
 	d.Err, d.Undecided, d.Evaluations = cmp.Or(v.err, v.rejection), v.undecided, v.evaluations
-	if in.Violations || in.Explain {
+	if in.Violations || in.Explain || in.Entries {
 		d.Violations, v.answer.violations = v.answer.violations, nil
 	}
 	if len(v.observations) > 0 {
@@ -90,10 +92,12 @@ type decider struct {
 	matched int
 	// compared is how much may still be compared with the object before the update.
 	compared int
-	// explain and observe say what is recorded besides the answer.
-	explain, observe bool
-	evaluations      []Evaluation
-	observations     []Observation
+	// hashed is how much was read for the entries of baselines, in bytes.
+	hashed int
+	// explain, entries and observe say what is recorded besides the answer.
+	explain, entries, observe bool
+	evaluations               []Evaluation
+	observations              []Observation
 	// request is the one of the review, see newRequest.
 	request request
 	// input and scratch are reused by each evaluation that is not shared.
@@ -399,7 +403,7 @@ func (v *decider) observeRule(t target, of *Violation, cost int64) {
 	if v.observe {
 		v.observations = append(v.observations, Observation{
 			Kind: t.policy.kind, Policy: t.policy.name, Binding: t.bindingName(),
-			Rule: of.Rule, Outcome: of.Outcome, Exception: of.Exception, Cost: cost,
+			Rule: of.Rule, Outcome: of.Outcome, Exception: of.Exception, Baseline: of.Baseline, Cost: cost,
 		})
 	}
 }

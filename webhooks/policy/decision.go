@@ -9,6 +9,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/baseline"
 )
 
 // Decision is the answer to one request with what led to it.
@@ -51,6 +53,8 @@ const (
 	// Existing is a violation that was there before the update, which does not
 	// make it worse.
 	Existing Outcome = "Existing"
+	// Baselined is a violation that a baseline allows.
+	Baselined Outcome = "Baselined"
 	// Done is a policy that was evaluated, whatever the results of its rules. Only
 	// observations have it.
 	Done Outcome = "Evaluated"
@@ -81,15 +85,24 @@ type Violation struct {
 	Contact string `json:"contact,omitempty"`
 	// Reason is the code that goes with a refusal.
 	Reason metav1.StatusReason `json:"reason,omitempty"`
-	// Outcome is Violated, Failed, Excepted or Existing.
+	// Outcome is Violated, Failed, Excepted, Existing or Baselined.
 	Outcome Outcome `json:"outcome"`
-	// Actions say what a violation leads to. They have no effect for Excepted
-	// and Existing. None at all are those of a policy or binding that could not be
+	// Actions say what a violation leads to. They have no effect for Excepted,
+	// Existing and Baselined. None at all are those of a policy or binding that could not be
 	// evaluated, which refuses whatever its actions are.
 	Actions []admissionregistrationv1.ValidationAction `json:"actions,omitempty"`
 	// Exception is the one that allows it, as namespace/name. Several that exempt containers and allow it together are
 	// separated by ", ": Exceptions returns them.
 	Exception string `json:"exception,omitempty"`
+	// Baseline is the PolicyBaseline that allows it, as namespace/name, and Until is the time
+	// until which it does.
+	Baseline string     `json:"baseline,omitempty"`
+	Until    *time.Time `json:"until,omitempty"`
+	// Entry is what allows the violation in a PolicyBaseline, nil if nothing can, and Unbaselined
+	// is why. They are set only if they were requested, and not for what an exception allows or
+	// what was there before an update.
+	Entry       *baseline.Entry `json:"-"`
+	Unbaselined string          `json:"-"`
 	// Unknown says why it is not known whether Exception allows it, and is "" if that is known. Only a
 	// Set of ForObjects has such violations.
 	Unknown string `json:"unknown,omitempty"`
@@ -207,6 +220,8 @@ type Rule struct {
 	Message string `json:"message,omitempty"`
 	// Exception is as in Violation.
 	Exception string `json:"exception,omitempty"`
+	// Baseline is the PolicyBaseline that allows a violation, as namespace/name.
+	Baseline string `json:"baseline,omitempty"`
 	// Containers are the names of the containers that Exception exempts: the rule was evaluated again, and holds for the object without
 	// them.
 	Containers []string `json:"containers,omitempty"`
@@ -233,8 +248,8 @@ type Observation struct {
 	// that could not be evaluated, and Done otherwise.
 	Rule    string
 	Outcome Outcome
-	// Exception is as in Violation.
-	Exception string
+	// Exception and Baseline are as in Violation.
+	Exception, Baseline string
 	// Cost is in units of CEL cost.
 	Cost int64
 	// Elapsed is the time that the evaluation took. It is 0 if Spec.Now is nil.

@@ -79,6 +79,6 @@ func (r *request) converted(req admissionv1.AdmissionRequest) *request {
 	out := newRequest(r.decider, admissionRequest(req))
 	out.object.checked, out.oldObject.checked = r.object.checked, r.oldObject.checked
 	out.ShareEquivalents(&r.Request)
-	out.isBaseline = r.isBaseline
+	out.isBefore = r.isBefore
 	return out
 }

@@ -106,13 +106,13 @@ type evaluationKey struct {
 // next evaluation of the review.
 //
 // A policy that does not use params is evaluated once for all of its bindings, and one
-// for a baseline once for all of its rules.
+// before an update once for all of its rules.
 func evaluate(t target) *evaluation {
 	r, p := t.request, t.policy
 	v := r.decider
 	usesParams := p.uses.Has(expression.UsesParams)
 	out := &v.scratch
-	if !v.explain && (r.isBaseline || len(p.bindings) > 1 && !usesParams) {
+	if !v.explain && (r.isBefore || len(p.bindings) > 1 && !usesParams) {
 		key := evaluationKey{policy: p}
 		if usesParams && t.param != nil {
 			key.param = t.param.Object

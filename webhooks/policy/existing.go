@@ -10,10 +10,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
-// baseline returns the request by which the object is judged as it was before the
+// before returns the request by which the object is judged as it was before the
 // update: an update that changes nothing. A rule about the change itself, which compares
 // object and oldObject, passes for it. It is nil for anything but an update.
-func (r *request) baseline() *request {
+func (r *request) before() *request {
 	if r.earlierRead {
 		return r.earlier
 	}
@@ -23,7 +23,7 @@ func (r *request) baseline() *request {
 		old.Object = old.OldObject
 		earlier := newRequest(r.decider.detached(), admissionRequest(old))
 		earlier.object.checked, earlier.oldObject.checked = r.oldObject.checked, r.oldObject.checked
-		earlier.isBaseline = true
+		earlier.isBefore = true
 		r.earlier = earlier
 	}
 	return r.earlier

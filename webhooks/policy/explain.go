@@ -93,7 +93,7 @@ func (v *decider) explainVerdict(i int, violation *Violation, tried []TriedExcep
 	last := &v.evaluations[len(v.evaluations)-1]
 	if i < len(last.Rules) {
 		rule := &last.Rules[i]
-		rule.Outcome, rule.Exception, rule.Containers, rule.Tried = violation.Outcome, violation.Exception, violation.containers, tried
+		rule.Outcome, rule.Exception, rule.Baseline, rule.Containers, rule.Tried = violation.Outcome, violation.Exception, violation.Baseline, violation.containers, tried
 	}
 }
 

@@ -43,6 +43,8 @@ func judge(t target, result *ruleResult) (Violation, []TriedException) {
 		v.Outcome = Existing
 	case t.policy.allowsExisting && existsWithout(t, result, &found):
 		v.Outcome, v.Exception = Existing, titlesOf(found.together)
+	default:
+		applyBaselines(t, result, &v)
 	}
 	return v, found.tried
 }
@@ -73,7 +75,7 @@ func existedBefore(t target, result *ruleResult) bool {
 	if r.isHarmless() && !result.reads("finalizers") && !result.reads("ownerReferences") {
 		return true
 	}
-	before := r.baseline()
+	before := r.before()
 	if before == nil {
 		return false
 	}

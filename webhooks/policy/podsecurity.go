@@ -178,7 +178,7 @@ func (p *podSecurity) violations(r *request, level podsecurity.Level) ([]podsecu
 	if err != nil {
 		return nil, err
 	}
-	if r.Operation == admissionv1.Update && !r.isBaseline && len(old) > 0 && !podsecurity.CanChangeOutcome(r.decider.context, object, old) {
+	if r.Operation == admissionv1.Update && !r.isBefore && len(old) > 0 && !podsecurity.CanChangeOutcome(r.decider.context, object, old) {
 		return nil, nil
 	}
 	meta, spec, err := r.pod()

@@ -19,6 +19,7 @@ import (
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/baseline"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
@@ -37,14 +38,16 @@ type request struct {
 	// sameTemplate is true if an update did not change it.
 	owner        string
 	sameTemplate bool
+	// ownerGroup is the API group of the owner.
+	ownerGroup string
 	// ownerGenerated is true if the name of the owner is only its beginning.
 	ownerGenerated bool
 	// nameInObject is the name in the object, or the beginning of the one that is generated, once it has been read.
 	nameInObject            string
 	nameRead, nameGenerated bool
-	// isBaseline is true for a request as it was before the update: all of the object is
+	// isBefore is true for a request as it was before the update: all of the object is
 	// judged, though it is an update.
-	isBaseline bool
+	isBefore bool
 	// matched is how matchedBy matched the request, the constraints of the policy before.
 	matchedBy *matching.Constraints
 	matched   match
@@ -53,11 +56,11 @@ type request struct {
 	containers *podContainers
 	// podFailures are those of podRead, of the level that was asked for last.
 	podFailures podFailures
-	// keepsPower reports whether the pod has no more power than that of the baseline, nil until a rule asks.
+	// keepsPower reports whether the pod has no more power than it had before the update, nil until a rule asks.
 	keepsPower *bool
 	values     requestValues
 	// earlier is the request by which the object before the update is judged, nil
-	// if there is none. It is made by baseline.
+	// if there is none. It is made by before.
 	earlier     *request
 	earlierRead bool
 	// harmless is what isHarmless found.
@@ -66,6 +69,9 @@ type request struct {
 	measured, namespaceMeasured measured
 	// evaluations are those that are shared by bindings or rules, see evaluate.
 	evaluations map[evaluationKey]*evaluation
+	// subject is what baselines know the object as, and unbaselined why it cannot be in one. Both are unset until subjectOf.
+	subject     *baseline.Subject
+	unbaselined string
 	// conversions are what inVersion made.
 	conversions map[schema.GroupVersionResource]conversion
 }

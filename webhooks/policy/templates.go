@@ -56,7 +56,7 @@ func templateRequest(r *request) *request {
 		if oldErr == nil {
 			if before := old.Get(path...); before.Kind() == rawjson.Object {
 				template.earlier = r.fromTemplate(r.decider.detached(), before, path)
-				template.earlier.isBaseline = true
+				template.earlier.isBefore = true
 				template.sameTemplate = bytes.Equal(now, before)
 			}
 		}
@@ -89,7 +89,7 @@ func (r *request) fromTemplate(v *decider, template rawjson.Value, path []string
 	out.object.checked = true
 	out.template = strings.Join(path, ".")
 	name := r.objectName()
-	out.owner, out.ownerGenerated = r.Kind.Kind+"/"+name, r.isNameGenerated()
+	out.owner, out.ownerGroup, out.ownerGenerated = r.Kind.Kind+"/"+name, r.Kind.Group, r.isNameGenerated()
 	out.object.build = func() ([]byte, error) {
 		pod := workload.AppendPod(nil, template, r.Namespace, name)
 		if v.set.inject == nil {

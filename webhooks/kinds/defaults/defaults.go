@@ -56,6 +56,21 @@ func Apply(object map[string]any) {
 	maps.Copy(object, filled)
 }
 
+// Filled returns the JSON of an object as Apply leaves it, but for its status. It returns false for what Apply leaves alone, and for an
+// object with a field that its type does not have, such as that of a later version of Kubernetes: the result would lack it.
+func Filled(kind schema.GroupVersionKind, object []byte) ([]byte, bool) {
+	typed, err := scheme.Scheme.New(kind)
+	if err != nil {
+		return nil, false
+	}
+	unknown, err := kjson.UnmarshalStrict(object, typed, kjson.DisallowUnknownFields)
+	if err != nil || len(unknown) > 0 || !fill(typed) {
+		return nil, false
+	}
+	filled, err := json.Marshal(typed)
+	return filled, err == nil
+}
+
 // convert decodes the JSON of a value into another, as the API server decodes objects.
 func convert(from, to any) error {
 	text, err := json.Marshal(from)

@@ -186,6 +186,9 @@ func (c *Compiler) Compile(text string, d Declarations, results ...*cel.Type) (*
 			conditions = append(conditions, condition.root)
 		}
 		out.program.reads = readsOf(out.root, conditions, d.Variables)
+		if out.program.own = out.program.reads; len(conditions) > 0 {
+			out.program.own = readsOf(out.root, nil, d.Variables)
+		}
 	}
 	return out.program, err
 }

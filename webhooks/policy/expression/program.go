@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 
 	"github.com/google/cel-go/cel"
@@ -35,9 +36,11 @@ type Program struct {
 	// loops is true if a part of the expression may be evaluated more than once.
 	loops bool
 	// isNever is true for a condition that is always false.
-	isNever   bool
-	patterns  int
-	reads     *Reads
+	isNever  bool
+	patterns int
+	reads    *Reads
+	// own is reads without those of the conditions.
+	own       *Reads
 	variables *Variables
 	// root is nil for all but conditions that are not sealed.
 	root ast.Expr
@@ -65,20 +68,23 @@ func (p *Program) Uses() Uses {
 	if !p.uses.Has(UsesVariables) || p.variables == nil {
 		return p.uses
 	}
-	return p.usesWith(make([]bool, len(p.variables.list)))
+	uses := p.uses
+	p.visitVariables(make([]bool, len(p.variables.list)), func(declared *Program) { uses |= declared.uses })
+	return uses
 }
 
-// usesWith returns Uses without variables that are marked, and marks those that it visits.
-func (p *Program) usesWith(visited []bool) Uses {
-	uses := p.uses
+// visitVariables visits the variables that the expression may ask for, and those that these ask for. It leaves out those that
+// are marked, and marks those that it visits.
+func (p *Program) visitVariables(visited []bool, with func(*Program)) {
 	if p.variables == nil {
-		return uses
+		return
 	}
 	visit := func(i int) {
 		if !visited[i] {
 			visited[i] = true
 			if declared := p.variables.list[i].program; declared != nil {
-				uses |= declared.usesWith(visited)
+				with(declared)
+				declared.visitVariables(visited, with)
 			}
 		}
 	}
@@ -94,11 +100,40 @@ func (p *Program) usesWith(visited []bool) Uses {
 	for i := 0; all && i < len(visited); i++ {
 		visit(i)
 	}
-	return uses
 }
 
-// Reads returns what the expression reads of the object.
+// Reads returns what the expression reads of the object, and what its match conditions read.
 func (p *Program) Reads() *Reads { return p.reads }
+
+// OwnReads returns what the expression itself reads of the object.
+func (p *Program) OwnReads() *Reads { return p.own }
+
+// AppendSource appends the text of the expression and of the variables that it may ask for. Space
+// at the ends of lines and between words does not count.
+func (p *Program) AppendSource(dst []byte) []byte {
+	dst = appendText(dst, p.text)
+	if p.variables == nil {
+		return dst
+	}
+	visited := make([]bool, len(p.variables.list))
+	p.visitVariables(visited, func(*Program) {})
+	for i, asked := range visited {
+		if v := &p.variables.list[i]; asked && v.program != nil {
+			dst = appendText(append(append(dst, '\n'), v.name...), ": "+v.program.text)
+		}
+	}
+	return dst
+}
+
+// appendText appends a text without space that does not count.
+func appendText(dst []byte, text string) []byte {
+	for line := range strings.Lines(text) {
+		if words := strings.Join(strings.Fields(line), " "); words != "" {
+			dst = append(append(dst, words...), '\n')
+		}
+	}
+	return dst
+}
 
 // EvaluationError is an expression that did not come to a value.
 type EvaluationError struct {

@@ -102,12 +102,13 @@ func TestUses(t *testing.T) {
 	variables := declare(t, compiler, pair{"a", "oldObject.a"}, pair{"b", "authorizer.path('/x').check('get').allowed()"},
 		pair{"c", "variables.a == 1 || request.options == null"}, pair{"who", "request.userInfo.uid"})
 	for text, want := range map[string]expression.Uses{
-		"true":                     0,
-		"object.a == 1":            expression.UsesObject,
-		".object.a == 1":           expression.UsesObject,
-		"object.oldObject == 1":    expression.UsesObject,
-		"object.a == request.name": expression.UsesObject | expression.UsesRequest,
-		"namespaceObject == null":  expression.UsesNamespace,
+		"true":                          0,
+		"object.a == 1":                 expression.UsesObject,
+		".object.a == 1":                expression.UsesObject,
+		"object.oldObject == 1":         expression.UsesObject,
+		"object.a == request.name":      expression.UsesObject | expression.UsesRequest | expression.UsesName,
+		"object.a == request.namespace": expression.UsesObject | expression.UsesRequest,
+		"namespaceObject == null":       expression.UsesNamespace,
 		"authorizer.requestResource.check('get').allowed()": expression.UsesAuthorizer,
 		// A variable counts with those that it names itself.
 		"variables.a == 1":                      expression.UsesVariables | expression.UsesOldObject,
@@ -118,7 +119,7 @@ func TestUses(t *testing.T) {
 		"[1].exists(variables, variables == 1)": expression.UsesVariables | expression.UsesOldObject | expression.UsesAuthorizer | expression.UsesRequest | expression.UsesUser | expression.UsesOptions | expression.UsesUserInfo,
 		"request.operation == 'CREATE'":         expression.UsesRequest | expression.UsesUser | expression.UsesOperation,
 		"has(request.dryRun)":                   expression.UsesRequest | expression.UsesUser | expression.UsesDryRun,
-		"request.options == request.name":       expression.UsesRequest | expression.UsesUser | expression.UsesOptions,
+		"request.options == request.name":       expression.UsesRequest | expression.UsesUser | expression.UsesOptions | expression.UsesName,
 		"dyn(request) == 1":                     expression.UsesRequest | expression.UsesUser | expression.UsesAllOfRequest,
 		"[1].all(object, object == 1)":          expression.UsesObject,
 	} {

@@ -30,6 +30,8 @@ const (
 	UsesOptions
 	UsesDryRun
 	UsesAllOfRequest
+	// UsesName is set with UsesRequest if the expression reads request.name.
+	UsesName
 )
 
 // Has reports whether one of the names is mentioned.
@@ -84,6 +86,9 @@ func analyze(root ast.Expr) (uses Uses, asked askedVariables, loops bool) {
 				asked.names = append(asked.names, field)
 			case of == UsesRequest && isSubject(field):
 				fields++
+				if field == "name" {
+					uses |= UsesName
+				}
 			case of == UsesRequest && usesOfField(field) != 0:
 				fields++
 				uses |= UsesUser | usesOfField(field)
