@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -18,11 +18,11 @@ const handshakeTimeout = 10 * time.Second
 // Certificates returns what a pod of any program presents at a port, the leaf first, which nobody has verified. It needs the right to
 // create pods/portforward, and sends nothing but the beginning of a TLS handshake.
 func Certificates(ctx context.Context, access *rest.Config, namespace, pod string, port int, serverName string) ([]*x509.Certificate, error) {
-	client, err := kubernetes.NewForConfig(access)
+	client, err := corev1client.NewForConfig(access)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	forward := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
+	forward := client.RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
 	forward.RawQuery = ""
 	transport, err := forwardTransport(access, forward, port)
 	if err != nil {

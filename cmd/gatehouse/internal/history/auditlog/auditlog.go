@@ -20,7 +20,7 @@ const (
 	// response, or a batch of them.
 	maxLine = 32 << 20
 	// maxBetween bounds the bytes from one Event to the next: a file that expands without end ends there.
-	maxBetween = 8 * maxLine
+	maxBetween = 2 * maxLine
 	// buffered is how much of a file is read at once.
 	buffered = 64 << 10
 )

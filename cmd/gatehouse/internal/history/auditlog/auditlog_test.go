@@ -86,7 +86,7 @@ func TestLongLine(t *testing.T) {
 // TestBlank: a small archive that expands to lines without an Event ends.
 func TestBlank(t *testing.T) {
 	t.Parallel()
-	if _, _, err := readAll(compressed(t, strings.Repeat(" \n", maxBetween/2+1))); err == nil || !strings.Contains(err.Error(), "there is no Event in 256 MiB") {
+	if _, _, err := readAll(compressed(t, strings.Repeat(" \n", maxBetween/2+1))); err == nil || !strings.Contains(err.Error(), "there is no Event in 64 MiB") {
 		t.Errorf("got %v", err)
 	}
 }
