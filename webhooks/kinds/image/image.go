@@ -3,10 +3,12 @@
 package image
 
 import (
-	"cmp"
+	_ "crypto/sha256" // digests of images
+	_ "crypto/sha512"
 	"path"
-	"regexp"
 	"strings"
+
+	"github.com/distribution/reference"
 )
 
 // Reference is an image by its parts. The zero value is no image.
@@ -23,71 +25,32 @@ type Reference struct {
 // mostText is how many bytes of a reference or a pattern are looked at. No reference has more: its name, tag and digest are shorter.
 const mostText = 1024
 
-// mostPath is how many bytes the path of a repository may have.
-const mostPath = 255
-
-const (
-	dockerRegistry = "docker.io"
-	legacyRegistry = "index.docker.io"
-	officialImages = "library/"
-	// deep is the end of a pattern for all that is below.
-	deep = "/**"
-
-	hostForm   = `(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])`
-	domainForm = `(?:` + hostForm + `(?:\.` + hostForm + `)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?`
-	partForm   = `[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*`
-	pathForm   = partForm + `(?:/` + partForm + `)*`
-	tagForm    = `[\w][\w.-]{0,127}`
-	digestForm = `sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}`
-)
-
-// These are those of https://pkg.go.dev/github.com/distribution/reference, which Docker and containerd use.
-var (
-	complete  = regexp.MustCompile(`^(` + domainForm + `/(` + pathForm + `))(?::(` + tagForm + `))?(?:@(` + digestForm + `))?$`)
-	named     = regexp.MustCompile(`^` + domainForm + `/(` + pathForm + `)$`)
-	tagged    = regexp.MustCompile(`^` + tagForm + `$`)
-	digested  = regexp.MustCompile(`^(?:` + digestForm + `)$`)
-	onlyImage = regexp.MustCompile(`^[0-9a-f]{64}$`)
-)
+// deep is the end of a pattern for all that is below.
+const deep = "/**"
 
 // Parse returns the image that a reference names, as Docker and containerd complete it: without a registry it is on docker.io, where one
 // without a slash is below "library". It is false for what they refuse. The registry is not changed: one in other letters is another one.
 func Parse(text string) (Reference, bool) {
-	if len(text) > mostText || onlyImage.MatchString(text) {
+	named, ok := parse(text)
+	if !ok {
 		return Reference{}, false
 	}
-	parts := complete.FindStringSubmatch(completed(text))
-	if parts == nil || len(parts[2]) > mostPath {
-		return Reference{}, false
+	out := Reference{Name: named.Name()}
+	if digested, isDigested := named.(reference.Digested); isDigested {
+		out.Digest = digested.Digest().String()
+	} else if tagged, isTagged := reference.TagNameOnly(named).(reference.Tagged); isTagged {
+		out.Tag = tagged.Tag()
 	}
-	r := Reference{Name: parts[1], Digest: parts[4]}
-	if r.Digest == "" {
-		r.Tag = cmp.Or(parts[3], "latest")
-	}
-	return r, true
+	return out, true
 }
 
-// completed returns a reference with its registry.
-func completed(text string) string {
-	first, rest, hasPath := strings.Cut(text, "/")
-	switch {
-	case !hasPath:
-		return dockerRegistry + "/" + officialImages + text
-	case first == legacyRegistry, first == dockerRegistry:
-		if strings.Contains(rest, "/") {
-			return dockerRegistry + "/" + rest
-		}
-		return dockerRegistry + "/" + officialImages + rest
-	case isRegistry(first):
-		return text
-	default:
-		return dockerRegistry + "/" + text
+func parse(text string) (reference.Named, bool) {
+	if len(text) > mostText {
+		return nil, false
 	}
-}
-
-// isRegistry reports whether the first part of a reference with several is a registry.
-func isRegistry(first string) bool {
-	return first == "localhost" || strings.ContainsAny(first, ".:") || strings.ToLower(first) != first
+	named, err := reference.ParseNormalizedNamed(text)
+	// The library takes what has a registry that it cannot read for a path.
+	return named, err == nil && reference.Domain(named) != ""
 }
 
 // Pattern is a pattern of references: a reference in which parts may be left open. Patterns are immutable and safe for concurrent use.
@@ -118,41 +81,52 @@ func ParsePattern(text string) (Pattern, error) {
 		return fail("is too long", "")
 	}
 	rest, digest, pinned := strings.Cut(text, "@")
-	if pinned && !digested.MatchString(digest) {
+	if _, ok := parse("a@" + digest); pinned && (!ok || strings.Contains(digest, "*")) {
 		return fail("has no digest that an image can have", `as in "registry.example/legacy/app@sha256:…", written out and without "*"`)
 	}
-	tag := ""
-	if last := strings.LastIndexByte(rest, '/') + 1; strings.Contains(rest[last:], ":") {
-		at := last + strings.IndexByte(rest[last:], ':')
-		rest, tag = rest[:at], rest[at+1:]
-		switch {
-		case pinned:
-			return fail("has a tag and a digest", "leave out the tag: the digest decides")
-		case !tagged.MatchString(strings.ReplaceAll(tag, "*", "a")):
-			return fail("has no tag that an image can have", `as in "registry.example/legacy/app:v1.*"`)
-		}
+	last := strings.LastIndexByte(rest, '/') + 1
+	name, tag, tagged := strings.Cut(rest[last:], ":")
+	if _, ok := parse("a:" + sample(tag)); tagged && !ok {
+		return fail("has no tag that an image can have", `as in "registry.example/legacy/app:v1.*"`)
 	}
-	if first, _, _ := strings.Cut(rest, "/"); strings.Contains(strings.TrimPrefix(first, "*."), "*") && (isRegistry(first) || strings.Trim(first, "*") == "") {
-		return fail("leaves the registry open", `write the registry, as in "registry.example/legacy/*"; it may begin with "*." for any one name`)
+	if tagged && pinned {
+		return fail("has a tag and a digest", "leave out the tag: the digest decides")
 	}
 	p := Pattern{tag: tag, digest: digest}
-	if rest, p.deep = strings.CutSuffix(rest, deep); p.deep {
-		const below = "/a/a" // "docker.io/**" is more than the images of "library"
+	rest, p.deep = strings.CutSuffix(rest[:last]+name, deep)
+	first, _, _ := strings.Cut(rest, "/")
+	if below := "/a/a"; p.deep { // "docker.io/**" is more than the images of "library"
 		p.name = strings.TrimSuffix(completed(rest+below), below)
 	} else {
 		p.name = completed(rest)
 	}
-	if strings.Contains(p.name, "**") {
+	registry, _, _ := strings.Cut(p.name, "/")
+	switch {
+	case first != "" && strings.Trim(first, "*") == "", strings.Contains(strings.TrimPrefix(registry, "*."), "*"):
+		return fail("leaves the registry open", `write the registry, as in "registry.example/legacy/*"; it may begin with "*." for any one name`)
+	case strings.Contains(rest, "**"):
 		return fail(`has a "**" that is not all of its last part`, `as in "registry.example/legacy/**"; a "*" stands for any characters but a slash`)
-	}
-	sample := strings.ReplaceAll(p.name, "*", "a")
-	if p.deep {
-		sample += "/a"
-	}
-	if parts := named.FindStringSubmatch(sample); parts == nil || len(parts[1]) > mostPath || strings.HasPrefix(sample, "[") {
+	case p.name == "", strings.HasPrefix(p.name, "["):
 		return fail("can match no image", `a path has lower-case letters, digits, and ".", "_" and "-" between them`)
 	}
 	return p, nil
+}
+
+// sample returns a text that matches a pattern. It is as long.
+func sample(pattern string) string { return strings.ReplaceAll(pattern, "*", "a") }
+
+// completed returns the name of a pattern with its registry, "" for one that can be that of no image.
+func completed(name string) string {
+	named, ok := parse(sample(name))
+	if !ok || !reference.IsNameOnly(named) {
+		return ""
+	}
+	whole, given := named.Name(), sample(name)
+	same := 0 // the end of both
+	for same < min(len(whole), len(given)) && whole[len(whole)-1-same] == given[len(given)-1-same] {
+		same++
+	}
+	return whole[:len(whole)-same] + name[len(name)-same:]
 }
 
 // Matches reports whether the pattern matches an image.

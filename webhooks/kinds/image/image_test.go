@@ -122,7 +122,7 @@ func TestWrongPatterns(t *testing.T) {
 		"registry.example*/app":                 "leaves the registry open",
 		"*registry.example/app":                 "leaves the registry open",
 		"reg*.example/app":                      "leaves the registry open",
-		"registry.example:*/app":                "leaves the registry open",
+		"registry.example:*/app":                "can match no image",
 		"registry.example/**/app":               `has a "**" that is not all of its last part`,
 		"registry.example/legacy**":             `has a "**" that is not all of its last part`,
 		"registry.example/legacy/***":           `has a "**" that is not all of its last part`,

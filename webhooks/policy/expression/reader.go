@@ -220,6 +220,11 @@ func (r *reader) visitCall(e ast.Expr, c ast.CallExpr, u use) part {
 		if !c.IsMemberFunction() && len(args) == 1 {
 			return r.visit(args[0], u)
 		}
+	case "flatten", "distinct": // fewer elements come of fewer
+		if c.IsMemberFunction() && len(args) == 0 {
+			r.visit(c.Target(), u).readWhole()
+			return nil
+		}
 	case "orValue":
 		if c.IsMemberFunction() && len(args) == 1 {
 			of := r.visit(c.Target(), u)

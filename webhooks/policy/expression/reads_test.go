@@ -56,14 +56,16 @@ func TestCanSpare(t *testing.T) {
 	compiler := sharedCompiler()
 	for text, want := range map[string]bool{
 		// Each element is asked by itself.
-		`object.spec.containers.all(c, c.x == 1)`:                                                          true,
-		`!object.spec.containers.exists(c, c.x == 1) && !has(object.spec.y)`:                               true,
-		`object.spec.containers.filter(c, c.x == 1).size() == 0 || has(object.spec.y)`:                     true,
-		`object.spec.containers.filter(c, c.x == 1).map(c, c.name).size() == 0 || has(object.spec.y)`:      true,
-		`(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, c.x == object.spec.y)`:  true,
-		`has(object.spec.initContainers) ? object.spec.initContainers.all(c, c.x == object.spec.y) : true`: true,
-		`size(variables.bad) == 0 && !has(object.spec.y)`:                                                  true,
-		`object.spec.containers.map(c, c.name).all(n, n != object.spec.y)`:                                 true,
+		`object.spec.containers.all(c, c.x == 1)`:                                                               true,
+		`!object.spec.containers.exists(c, c.x == 1) && !has(object.spec.y)`:                                    true,
+		`object.spec.containers.filter(c, c.x == 1).size() == 0 || has(object.spec.y)`:                          true,
+		`object.spec.containers.filter(c, c.x == 1).map(c, c.name).size() == 0 || has(object.spec.y)`:           true,
+		`(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, c.x == object.spec.y)`:       true,
+		`has(object.spec.initContainers) ? object.spec.initContainers.all(c, c.x == object.spec.y) : true`:      true,
+		`size(variables.bad) == 0 && !has(object.spec.y)`:                                                       true,
+		`object.spec.containers.map(c, c.name).all(n, n != object.spec.y)`:                                      true,
+		`object.spec.containers.map(c, c.x.map(y, [y])).flatten().filter(y, y[0] == object.spec.y).size() == 0`: true,
+		`object.spec.containers.map(c, c.x).distinct().all(x, x == object.spec.y)`:                              true,
 		`has(object.spec.y)`: true, // it reads none
 		// Nothing else is read.
 		`size(object.spec.containers) <= 2`:                                           true,
@@ -84,6 +86,7 @@ func TestCanSpare(t *testing.T) {
 		`string(object.spec) == ""`:                                                               false,
 		`object.spec.all(k, k != "x")`:                                                            false,
 		`size(object.spec.containers) <= 2 && object.spec.volumes.all(v, v.name != "")`:           false,
+		`object.spec.containers.map(c, c.x).distinct().size() == 1 || has(object.spec.y)`:         false,
 		`size(variables.bad) <= 1 || has(object.spec.y)`:                                          false,
 	} {
 		variables := declare(t, compiler, pair{"bad", "object.spec.containers.filter(c, c.x == 1)"})
