@@ -189,6 +189,10 @@ func TestGrants(t *testing.T) {
 			t.Errorf("the metric is %v (%v)", n, err)
 		}
 	})
+	t.Run("a name that no user can have", func(t *testing.T) {
+		c.grant(t.Context(), "boss", "create", "--name", "typo", "--user", "jan", "--group", "shop-oncall", "--ttl", "1h").wants(t, 0, "warning: ", `"jan" is not the name of a user, so nothing is given`)
+		c.grant(t.Context(), "boss", "revoke", "typo").wants(t, 0)
+	})
 	t.Run("who may not", func(t *testing.T) {
 		c.grant(t.Context(), "clerk", "create", "--user", "jane", "--group", "shop-oncall", "--ttl", "1h").wants(t, 1, "nothing was granted:", `spec.groups[0]: user "clerk" lacks the verb "grant" on groups.gatehouse.dev "shop-oncall"`)
 		c.grant(t.Context(), "boss", "create", "--user", "jane", "--group", "shop-oncall", "--group", "admins", "--ttl", "1h").wants(t, 1, `spec.groups[1]: user "boss" lacks the verb "grant" on groups.gatehouse.dev "admins"`)
@@ -314,7 +318,7 @@ func (c *tokenCluster) withoutGrantPolicy(t *testing.T, token string) {
 	support.Eventually(t, "the policy is not enforced any more", func() error { return c.as(t, "clerk", grantObject("forged", "boss", time.Hour)) })
 	c.probeGrants(t.Context(), "boss").wants(t, 1, "the API server does not check who grants: as a dry run, it has created a Grant in the name of another user", `ValidatingAdmissionPolicy "gatehouse-grants"`)
 	support.Eventually(t, "the status", func() error {
-		const why = `nobody has verified that this user may grant: the ValidatingAdmissionPolicyBinding "gatehouse-grants" does not exist`
+		const why = `the API server may not have checked that this user may grant, so Gatehouse gives nothing: the ValidatingAdmissionPolicyBinding "gatehouse-grants" does not exist`
 		return errors.Join(c.refuses(t.Context(), "before", why), c.refuses(t.Context(), "forged", why))
 	})
 	c.register(t)
@@ -328,7 +332,7 @@ func (c *tokenCluster) withoutGrantPolicy(t *testing.T, token string) {
 	})
 	c.everyReplicaGives(t, token, "anew")
 	support.Eventually(t, "the status", func() error {
-		const why = "and the API server verifies that since "
+		const why = "and the API server checks Grants since "
 		return errors.Join(c.refuses(t.Context(), "before", why), c.refuses(t.Context(), "forged", why))
 	})
 }

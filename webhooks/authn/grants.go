@@ -243,7 +243,7 @@ func (c *grantChecker) check(g *Grant) {
 	if s.Subject.User == "" {
 		fail("spec.subject.user", "is missing", "the name of the user as the API server sees it, prefixes included: kubectl auth whoami shows it")
 	} else if f := guard.CheckName(s.Subject.User); f != "" {
-		fail("spec.subject.user", quote(s.Subject.User)+" "+string(f)+": no token proves this name", "")
+		fail("spec.subject.user", quote(s.Subject.User)+" "+string(f)+": Gatehouse gives this name to no token", "")
 	}
 	switch n := len(s.Groups); {
 	case n == 0:

@@ -178,7 +178,7 @@ func TestGrantFindings(t *testing.T) {
 			`spec.groups[6]: "a\nb" must not contain control`,
 		}},
 		"too many groups":   {v1alpha1.GrantsConfiguration{}, []authn.Grant{spec(func(s *v1alpha1.GrantSpec) { s.Groups = make([]string, 11) })}, []string{`spec.groups: has 11 groups, at most 10 are allowed (hint: write several Grants)`}},
-		"a service account": {v1alpha1.GrantsConfiguration{}, []authn.Grant{spec(func(s *v1alpha1.GrantSpec) { s.Subject.User = "system:serviceaccount:a:b" })}, []string{`spec.subject.user: "system:serviceaccount:a:b" is reserved: names that begin with "system:" belong to Kubernetes itself: no token proves this name`}},
+		"a service account": {v1alpha1.GrantsConfiguration{}, []authn.Grant{spec(func(s *v1alpha1.GrantSpec) { s.Subject.User = "system:serviceaccount:a:b" })}, []string{`spec.subject.user: "system:serviceaccount:a:b" is reserved: names that begin with "system:" belong to Kubernetes itself: Gatehouse gives this name to no token`}},
 		"ends before it begins": {v1alpha1.GrantsConfiguration{}, []authn.Grant{spec(func(s *v1alpha1.GrantSpec) { s.NotBefore = s.ExpiresAt })}, []string{
 			`spec.expiresAt: "2026-11-20T13:00:00Z" must be after notBefore, "2026-11-20T13:00:00Z"`,
 		}},

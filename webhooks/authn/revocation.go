@@ -79,7 +79,7 @@ func (one *Revocation) check() diagnostic.List {
 	if named == 0 {
 		report("spec.user", "is missing", "the user name as the API server sees it, prefixes included")
 	} else if f := guard.CheckString(spec.User); f != "" {
-		report("spec.user", quote(spec.User)+" "+string(f)+": no token proves this name", "")
+		report("spec.user", quote(spec.User)+" "+string(f)+": Gatehouse gives this name to no token", "")
 	}
 	if byClaim := named > 0 && spec.User == ""; byClaim != (spec.Issuer != "") {
 		report("spec.issuer", "is required with tokenID, sessionID or subject, and does not go with user", "the URL of the issuer of the JWTs")

@@ -25,7 +25,7 @@ func (s *Set) addScope(v verdict, e *explanation) verdict {
 		e.add("scope", "%s", detail)
 		return verdict{
 			outcome: Unknown, reason: reason, source: v.source, tokenID: v.tokenID, detail: detail,
-			message: "the token has a scope, which is not enforced: the webhook's log has the reason",
+			message: "Gatehouse cannot enforce the scope of this token now: its log has the reason",
 		}
 	}
 	if scope.Name != "" {
@@ -51,7 +51,7 @@ func (s *Set) addScope(v verdict, e *explanation) verdict {
 }
 
 // notServed is the detail of a token with a scope where nothing enforces scopes.
-const notServed = "this server does not enforce the scopes of tokens (hint: serve --authorize)"
+const notServed = "this Gatehouse runs without --authorize, so API servers cannot ask it about requests of tokens with a scope (hint: serve --authorize, in the chart authentication.authorize)"
 
 // scopeProblem returns what is wrong with the name of a scope that a login asks for, as a sentence with what to do; "" if nothing is.
 func (s *Set) scopeProblem(name string) string {

@@ -155,8 +155,9 @@ func (w *wiring) start(ctx context.Context, documents *config.Config, found diag
 // server returns what answers requests.
 func (w *wiring) server(reviews, health net.Listener, budget memoryBudget) *server.Server {
 	if w.serving.clientCAs == nil {
-		// Logged when serve starts without --client-ca: nobody can prove to be an API server.
-		w.log.Warn("--client-ca is not set: /authenticate rejects every request")
+		// Logged when serve starts without --client-ca: Gatehouse recognises an API server by its client certificate, and answers
+		// questions about tokens and access to API servers only. Set --client-ca to the CA of these certificates.
+		w.log.Warn("--client-ca is not set: /authenticate and /authorize reject every request")
 	}
 	minVersion, _ := tlsVersions(w.TLSMinVersion) // checked with the flags
 	w.reviews.Bytes, w.reviews.Observe, w.reviews.Login = budget.inFlight, w.observer(), login.Handler(w.logins)

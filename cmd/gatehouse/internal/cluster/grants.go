@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -51,11 +52,8 @@ type enforced struct {
 func (g *grantPolicy) state() enforced {
 	var policy admissionregistrationv1.ValidatingAdmissionPolicy
 	var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	if why := g.policy.readInto(&policy); why != "" {
-		return notEnforced(why)
-	}
-	if why := g.binding.readInto(&binding); why != "" {
-		return notEnforced(why)
+	if missing := cmp.Or(g.policy.readInto(&policy), g.binding.readInto(&binding)); missing != nil {
+		return *missing
 	}
 	// The API server counts changes of a spec in the generation, which nobody else writes. A spec that is right again may have been another one
 	// for a while.
@@ -79,31 +77,40 @@ func (g *grantPolicy) state() enforced {
 }
 
 func notEnforced(why string) enforced {
-	return enforced{why: why, hint: "delete what is there of both, and upgrade the chart, or apply the output of gatehouse manifests --custom-resources; then delete the Grant and create it again"}
+	return enforced{why: why, hint: "delete the policy and its binding, as far as they exist, and install both again: upgrade the chart, or apply the output of gatehouse manifests --custom-resources; " +
+		"ten seconds later, delete the Grant and create it again"}
 }
 
-// readInto reads the object of a follower that follows one. It returns why it cannot be.
-func (f *follower) readInto(into any) (why string) {
+// notRead is why and what to do while the policy or its binding cannot be read.
+func notRead(why string) *enforced {
+	return &enforced{why: why, hint: "the Grant counts as soon as Gatehouse can read this; if it lasts, give Gatehouse its rights anew: upgrade the chart, or apply the output of gatehouse manifests --custom-resources"}
+}
+
+// readInto reads the object of a follower that follows one. It returns why and what to do if it cannot be read, and nil else.
+func (f *follower) readInto(into any) *enforced {
 	object, read := f.get(f.Namespace, f.Name)
 	one, _ := object.(*param)
 	switch {
 	case !read && f.state.Load().err != nil:
-		return f.named() + " cannot be read: " + f.state.Load().err.Error()
+		return notRead("Gatehouse cannot read " + f.named() + ": " + f.state.Load().err.Error())
 	case !read:
-		return f.named() + " is not read yet"
+		return notRead("Gatehouse has not read " + f.named() + " yet")
 	case one == nil:
-		return f.named() + " does not exist"
+		return new(notEnforced(f.named() + " does not exist"))
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, into); err != nil {
-		return f.named() + " cannot be read: " + err.Error()
+		return new(notEnforced(f.named() + " cannot be read: " + err.Error()))
 	}
-	return ""
+	return nil
 }
 
 // named returns the kind and the name of what a follower of one object follows.
 func (f *follower) named() string { return "the " + f.Kind.Kind + " " + strconv.Quote(f.Name) }
 
-// check returns a Grant with an error if nobody has proven who granted it, and what is not a Grant as it is.
+// unchecked begins the message about a Grant that gives nothing.
+const unchecked = "the API server may not have checked that this user may grant, so Gatehouse gives nothing: "
+
+// check returns a Grant with an error if the API server may not have checked who granted it, and what is not a Grant as it is.
 func (e *enforced) check(r *config.Resource) *config.Resource {
 	g, ok := r.Value.(*v1alpha1.Grant)
 	if !ok {
@@ -112,9 +119,9 @@ func (e *enforced) check(r *config.Resource) *config.Resource {
 	d := diagnostic.Diagnostic{Severity: diagnostic.Error, Source: config.ClusterSource, Object: r.Object(), Field: "spec.grantedBy", Hint: e.hint}
 	switch {
 	case e.why != "":
-		d.Message = "nobody has verified that this user may grant: " + e.why
+		d.Message = unchecked + e.why
 	case g.CreationTimestamp.Time.Before(e.since):
-		d.Message = fmt.Sprintf("nobody has verified that this user may grant: it was created at %s, and the API server verifies that since %s",
+		d.Message = fmt.Sprintf(unchecked+"the Grant was created at %s, and the API server checks Grants since %s",
 			g.CreationTimestamp.UTC().Format(time.RFC3339), e.since.UTC().Format(time.RFC3339))
 		d.Hint = "delete the Grant and create it again"
 	default:

@@ -74,13 +74,13 @@ func TestGrantsCountIfTheAPIServerVerifiesThem(t *testing.T) {
 			return nil
 		})
 	}
-	counts("none", `spec.grantedBy: nobody has verified that this user may grant: the ValidatingAdmissionPolicy "gatehouse-grants" cannot be read: `)
+	counts("none", `spec.grantedBy: the API server may not have checked that this user may grant, so Gatehouse gives nothing: Gatehouse cannot read the ValidatingAdmissionPolicy "gatehouse-grants": `)
 	restore(a)
-	counts("none", `the ValidatingAdmissionPolicy "gatehouse-grants" does not exist (hint: delete what is there of both, and upgrade the chart, or apply the output of gatehouse manifests --custom-resources; then`)
+	counts("none", `the ValidatingAdmissionPolicy "gatehouse-grants" does not exist (hint: delete the policy and its binding, as far as they exist, and install both again: `)
 	a.Put(object(policy))
 	counts("none", `the ValidatingAdmissionPolicyBinding "gatehouse-grants" does not exist`)
 	a.Put(object(binding))
-	const older = `, and the API server verifies that since 2026-11-20T12:00:10Z (hint: delete the Grant and create it again)`
+	const older = `, and the API server checks Grants since 2026-11-20T12:00:10Z (hint: delete the Grant and create it again)`
 	counts("after", older)
 	before := r.All()
 

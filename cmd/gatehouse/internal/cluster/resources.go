@@ -48,7 +48,7 @@ func (c *Cluster) Resources() (*Resources, error) {
 // not have, or with ctx. Then the error names what is missing and why.
 func (r *Resources) Wait(ctx context.Context) error { return waitFor(ctx, r.followers) }
 
-// All returns the resources in memory, in no order. They must not be changed. A Grant of which nobody has proven who
+// All returns the resources in memory, in no order. They must not be changed. A Grant of which the API server may not have checked who
 // granted it has an error.
 func (r *Resources) All() []*config.Resource {
 	var all []*config.Resource

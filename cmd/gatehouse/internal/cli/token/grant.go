@@ -107,7 +107,7 @@ func (f *grantFlags) create(ctx context.Context, s cli.Streams) error {
 			return err
 		}
 	}
-	if err := f.judge(known.Spec, grant); err != nil {
+	if err := f.judge(s, known, grant); err != nil {
 		return err
 	}
 	var store tokens.GrantStore = directory
@@ -190,16 +190,33 @@ func (f *grantFlags) make() (*v1alpha1.Grant, error) {
 	}, nil
 }
 
-// judge compiles the Grant as a server will, beside what is known, and refuses it if there is anything wrong with it.
-func (f *grantFlags) judge(known authn.Spec, grant *v1alpha1.Grant) error {
-	source := "the new Grant"
+// judge compiles the Grant as a server will, beside what is known, and refuses it if there is anything wrong with it, or with the other
+// documents of the directory, of which a server would use none then. Warnings about the Grant are remarks.
+func (f *grantFlags) judge(s cli.Streams, listing tokens.Listing, grant *v1alpha1.Grant) error {
+	source, known := "the new Grant", listing.Spec
 	known.Grants, known.Now = append(known.Grants, authn.Grant{Source: source, Grant: *grant}), f.now
 	if c := known.Configuration; c != nil && c.Grants.MaxDuration != nil && grant.Spec.NotBefore.IsZero() {
 		// A document begins at its notBefore.
 		grant.Spec.NotBefore = metav1.NewTime(f.now().UTC().Truncate(time.Second))
 		known.Grants[len(known.Grants)-1].Grant = *grant
 	}
-	return f.tokenPlace.judge(known, source)
+	found, err := diagnose(known, source)
+	switch {
+	case err != nil:
+		return err
+	case found.Err() != nil:
+		return f.refused(found.Err())
+	}
+	if f.config != "" {
+		listing.Spec = known
+		if err := listingError(f.config, &listing, f.now()); err != nil {
+			return fmt.Errorf("%s: %w", f.words().nothing, err)
+		}
+	}
+	for _, one := range found {
+		_, _ = fmt.Fprintln(s.Err, "warning:", one.String()) // a remark
+	}
+	return nil
 }
 
 // write writes the document.

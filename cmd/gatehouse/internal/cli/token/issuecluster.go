@@ -83,6 +83,10 @@ func await(ctx context.Context, s cli.Streams, w awaited, get func(context.Conte
 			_, _ = fmt.Fprintf(s.Err, "cannot decide whether every replica %s %s yet: %s\n", w.accepts, w.what, err) // a remark
 			return nil
 		case now.Everywhere:
+			if now.Warnings != "" {
+				line.Clear()
+				_, _ = fmt.Fprintln(s.Err, "warning:", cli.OneLine(now.Warnings)) // a remark
+			}
 			return nil
 		case now.Refused != "":
 			return fmt.Errorf("%s %s, and no replica %s it: %s", w.what, w.done, w.accepts, now.Refused)

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -66,7 +67,8 @@ func checkOne(ctx context.Context, client authorizationv1client.SubjectAccessRev
 		return err
 	case asked.Denied && asked.Reason == authz.ProbeMessage:
 	case asked.Denied:
-		return fmt.Errorf("the API server asks an authorization webhook, which does not answer as Gatehouse does: %s", asked.EvaluationError)
+		return fmt.Errorf("the API server asks an authorization webhook, which does not answer as Gatehouse does: %s "+
+			"(hint: start Gatehouse with --authorize, and let the kubeconfig of the API server's authorizer name it)", cmp.Or(asked.EvaluationError, strconv.Quote(asked.Reason)))
 	default:
 		return fmt.Errorf("%w: it does not ask Gatehouse (hint: gatehouse manifests --authorization prints its --authorization-config)", ErrNotEnforced)
 	}
@@ -154,7 +156,7 @@ type Monitor struct {
 // NewMonitor returns a Monitor that knows nothing yet. The client may be nil.
 func NewMonitor(client authorizationv1client.SubjectAccessReviewInterface, log *slog.Logger, now func() time.Time) *Monitor {
 	m := &Monitor{client: client, problems: problemlog.New(log, "scopes of tokens"), now: now}
-	m.err = errors.New("the API server was not asked yet whether it enforces the scopes of tokens")
+	m.err = errors.New("Gatehouse has not asked the API server yet whether it enforces the scopes of tokens")
 	if client == nil {
 		m.err = errors.New("no probe has reached /authorize through an API server since this server started (hint: run gatehouse probe --authorization; with --kubeconfig or --in-cluster, this server does that itself)")
 	}

@@ -142,6 +142,8 @@ type Acceptance struct {
 	Everywhere bool
 	// Refused is why no replica does, and Message what the status says, "" while no replica has reported.
 	Refused, Message string
+	// Warnings are what replicas that use it say about it, "" for nothing.
+	Warnings string
 }
 
 // Acceptance reads which replicas accept a token, by the conditions that they write.
@@ -156,8 +158,13 @@ func acceptance(ctx context.Context, client dynamic.ResourceInterface, resource,
 	}
 	var a Acceptance
 	conditions := statusOf(u).Conditions
-	if compiled := meta.FindStatusCondition(conditions, v1alpha1.CompiledCondition); compiled != nil && compiled.Status == metav1.ConditionFalse {
-		a.Refused = compiled.Message
+	if compiled := meta.FindStatusCondition(conditions, v1alpha1.CompiledCondition); compiled != nil {
+		switch {
+		case compiled.Status == metav1.ConditionFalse:
+			a.Refused = compiled.Message
+		case compiled.Reason == v1alpha1.WarningsReason:
+			a.Warnings = compiled.Message
+		}
 	}
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ReadyCondition); ready != nil && ready.ObservedGeneration == u.GetGeneration() {
 		// A Grant that begins later has no effect yet in every replica.

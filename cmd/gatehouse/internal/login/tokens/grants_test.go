@@ -61,6 +61,13 @@ func TestGrantsOfACluster(t *testing.T) {
 	if len(listing.Pending) != 1 || !listing.Pending["a"] {
 		t.Errorf("pending are %v", listing.Pending)
 	}
+	if err := client.Tracker().Add(newObject(t, grantKind, `{metadata: {name: doubtful, generation: 1}, spec: {subject: {user: jane}, groups: [a], expiresAt: "2999-01-01T00:00:00Z"}, status: {conditions: [
+		{type: Compiled, status: "True", reason: Warnings, observedGeneration: 1, message: no user has this name}, {type: Ready, status: "True", reason: InUse, observedGeneration: 1}]}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := c.GrantAcceptance(t.Context(), "doubtful"); err != nil || !a.Everywhere || a.Warnings != "no user has this name" {
+		t.Errorf("acceptance %+v, %v", a, err)
+	}
 	answer["status"] = map[string]any{}
 	if _, err := c.CreateGrant(t.Context(), newGrant("b")); err == nil || !strings.Contains(err.Error(), "the API server does not say who you are") {
 		t.Errorf("an API server that does not know who asks: %v", err)
