@@ -48,10 +48,11 @@ func (s *Set) exchange(ctx context.Context, req LoginRequest) LoginDecision {
 		d.Message = "the token of a service account is not exchanged (hint: an administrator issues an access token with a scope)"
 		return d
 	}
+	d.Detail = strings.TrimPrefix(d.Detail+"; the scope "+quote(req.Scope)+" for the JWT "+quote(v.tokenID), "; ")
 	return s.give(d, &loginClaims{
 		Source: v.source, JWT: &exchanged{v.claims.id, v.claims.session, v.claims.subject}, Scope: req.Scope,
-		// As old as the JWT: a revocation of what was issued before a time includes both.
-		Session: v.issuedAt.Unix(), Ends: v.expiresAt.Unix(),
+		// As old as the JWT: a revocation of what was issued before a time includes both. An end beyond the year 9999 has no text.
+		Session: v.issuedAt.Unix(), Ends: min(v.expiresAt.Unix(), s.logins.tokens.now().Add(maxSessionTTL).Unix()),
 	})
 }
 

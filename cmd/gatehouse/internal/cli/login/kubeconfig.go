@@ -40,7 +40,7 @@ func NewKubeconfigCommand(s cli.Streams) *cobra.Command {
 		Long: `Kubeconfig writes a kubeconfig with which kubectl logs in: to get a token, it runs
 'gatehouse login' with the flags that you pass here. The file has no secret, so all
 users can share it. Pass --server even if you use --issuer, because
-'gatehouse whoami' needs it.
+'gatehouse whoami' and --scope need it.
 
 With --merge, the entries are added to an existing kubeconfig. Entries of the same
 name are replaced only if 'gatehouse kubeconfig' wrote them.
