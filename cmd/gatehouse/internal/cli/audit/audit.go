@@ -31,6 +31,7 @@ type auditFlags struct {
 	failOn                      cli.Thresholds
 	output                      string
 	wave                        wave
+	logs                        []string
 }
 
 // outputs returns the values of --output; the first is the default.
@@ -65,8 +66,12 @@ report lists such rules, and what you have no right to read. -o json has the tot
 and some examples, -o ndjson every result on a line. -o restart prints a script that
 restarts the workloads whose pods have an old sidecar or none, for you to read first.
 
-Exit codes: 0 no more objects than --fail-on allows, without it none that fails; 1
-there are more; 2 something could not be judged, whatever else was found.`,
+With --audit-log, it reads no objects but the audit log of an API server, and reports
+which requests admission policies, Pod Security and webhooks have refused (fail),
+audited (warn), exempted, or not answered (error).
+
+Exit codes: 0 no more objects than --fail-on allows, without it none that fails (any
+number with --audit-log and -o restart); 1 there are more; 2 something could not be judged, whatever else was found.`,
 		Example: `  # which objects break the policies that are active?
   gatehouse audit
 
@@ -79,12 +84,18 @@ there are more; 2 something could not be judged, whatever else was found.`,
   # which workloads must be restarted for the new sidecar? a tenth of them at a time
   gatehouse audit -o restart --wave 10% > restart.sh
 
+  # what have the cluster's own policies refused and audited, and for whom?
+  gatehouse audit --audit-log /var/log/kubernetes/audit.log
+
   # every violation, for programs
   gatehouse audit -o ndjson | jq -c 'select(.status == "fail")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
+			}
+			if len(f.logs) > 0 {
+				return f.runLog(cmd, s)
 			}
 			return f.run(cmd.Context(), s)
 		},
@@ -95,6 +106,7 @@ there are more; 2 something could not be judged, whatever else was found.`,
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "audit only objects in these namespaces, such as shop,pay, and no cluster-scoped objects; repeatable")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "audit only these kinds, such as Pod or deployments.apps; repeatable")
 	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces that are not audited, because the API server sends nothing about them to Gatehouse; repeatable")
+	flags.StringArrayVar(&f.logs, "audit-log", nil, "audit log of an API server, JSON lines that may be compressed with gzip, or - for standard input; repeatable")
 	flags.Var(&f.failOn, "fail-on", "exit with code 1 if there are more than N objects of this kind: "+strings.Join(f.failOn.Names, ", ")+"; repeatable (default violations=0)")
 	cli.AddOutputFlag(cmd, &f.output, outputs()...)
 	flags.Var(&f.wave, "wave", "with -o restart, how many workloads are restarted before the script waits for them: a number, or a share such as 10% (default all)")
@@ -118,7 +130,7 @@ func (f *auditFlags) check() error {
 		}
 	}
 	for _, name := range f.namespaces {
-		errs.Add(slices.Contains(f.excluded, name), "--namespace %q: the API server sends nothing about this namespace to Gatehouse (hint: --exclude-namespace lists such namespaces)", name)
+		errs.Add(len(f.logs) == 0 && slices.Contains(f.excluded, name), "--namespace %q: the API server sends nothing about this namespace to Gatehouse (hint: --exclude-namespace lists such namespaces)", name)
 	}
 	errs.Add(f.output == restartOutput && len(f.kinds) > 0, "-o restart reads pods alone: --kind cannot be given")
 	errs.Add(f.output != restartOutput && f.wave != wave{}, "--wave is for -o restart")

@@ -21,7 +21,7 @@ import (
 type report struct {
 	// Configuration says by what was decided, for people, and Digest identifies it.
 	Configuration string `json:"configuration"`
-	Digest        string `json:"digest"`
+	Digest        string `json:"digest,omitempty"`
 	// Namespaces and Kinds are the filters, if any.
 	Namespaces []string  `json:"namespaces,omitempty"`
 	Kinds      []string  `json:"kinds,omitempty"`
@@ -46,6 +46,8 @@ type report struct {
 	Exceeded []string `json:"exceeded,omitempty"`
 
 	failed []cli.Threshold
+	// isLog reports whether this is about the requests of an audit log, which Objects counts.
+	isLog bool
 }
 
 // result is the result of an audit.
@@ -145,7 +147,7 @@ func (r *report) conclude(limits []cli.Threshold) {
 	for _, t := range limits {
 		if n := r.count(t.Name); t.IsExceeded(n) {
 			r.failed = append(r.failed, t)
-			r.Exceeded = append(r.Exceeded, fmt.Sprintf("%s: %s of %s, allowed is %s", t.Name, grouped(n), objectCount(r.Objects), t.Limit()))
+			r.Exceeded = append(r.Exceeded, fmt.Sprintf("%s: %s of %s, allowed is %s", t.Name, grouped(n), r.counted(), t.Limit()))
 		}
 	}
 	r.Complete = r.Complete && len(r.Unjudged) == 0
@@ -182,9 +184,20 @@ func (r *report) count(name string) (n int64) {
 }
 
 // objectCount returns a number of objects.
-func objectCount(n int64) string {
-	_, text, _ := strings.Cut(diagnostic.Count(int(n), "object"), " ")
+func objectCount(n int64) string { return countOf(n, "object") }
+
+// countOf returns a number of what one word names.
+func countOf(n int64, one string) string {
+	_, text, _ := strings.Cut(diagnostic.Count(int(n), one), " ")
 	return grouped(n) + " " + text
+}
+
+// counted returns how many objects or requests the report is about.
+func (r *report) counted() string {
+	if r.isLog {
+		return countOf(r.Objects, "request")
+	}
+	return objectCount(r.Objects)
 }
 
 // exit returns the error with the exit code.
@@ -225,10 +238,13 @@ func exampleText(x *summary.Example) string {
 	if x.Template != "" {
 		text += ", " + cli.InertName(x.Template)
 	}
+	if x.User != "" {
+		text += " by " + cli.InertName(x.User)
+	}
 	if x.Message != "" {
 		text += ": " + cli.Inert(x.Message)
 	}
-	if x.Exception != "" {
+	if x.Exception != "" && x.Exception != podSecurityExemption {
 		text += " (PolicyException " + cli.InertName(x.Exception) + ")"
 	}
 	return text
@@ -299,7 +315,7 @@ func (l *lines) Result(r audit.Result) {
 	l.Sink.Result(r)
 	l.write(&line{
 		Example: summary.Example{
-			Status: r.Status, Object: summary.ObjectOf(&r.Object), Binding: r.Binding, Template: r.Template, Exception: r.Exception, Message: r.Message,
+			Status: r.Status, Object: summary.ObjectOf(&r.Object), User: r.User, Binding: r.Binding, Template: r.Template, Exception: r.Exception, Message: r.Message,
 		},
 		PolicyKind: r.Kind, Policy: r.Policy, Rule: r.Rule,
 	})

@@ -19,8 +19,13 @@ const mostUnjudged = 50
 // print writes the report for people. Flush of out has the error.
 func (r *report) print(out io.Writer) {
 	line := decision.LinePrinter(out)
-	line("%s", objectCount(r.Objects)+" judged by "+r.Configuration)
-	line("%s, in %s", cli.FormatTime(&r.Began), r.elapsed())
+	if r.isLog {
+		line("%s in %s", r.counted(), r.Configuration)
+		line("from %s to %s", cli.FormatTime(&r.Began), cli.FormatTime(&r.Ended))
+	} else {
+		line("%s", r.counted()+" judged by "+r.Configuration)
+		line("%s, in %s", cli.FormatTime(&r.Began), r.elapsed())
+	}
 	var rules, changes []summary.Rule
 	for i := range r.Rules {
 		one := &r.Rules[i]
@@ -39,7 +44,7 @@ func (r *report) print(out io.Writer) {
 		line("%8s  %s", "CHANGE", "POLICY")
 		for i := range changes {
 			line("%8s  %s", grouped(changes[i].Change), ruleTitle(changes[i].Kind, changes[i].Policy, changes[i].Rule))
-			printDetails(line, changes[i].Namespaces, changes[i].Examples)
+			printDetails(line, changes[i].Namespaces, nil, changes[i].Examples)
 		}
 	}
 	r.printInjection(line)
@@ -55,6 +60,13 @@ func (r *report) print(out io.Writer) {
 // sentence says what the result is.
 func (r *report) sentence() string {
 	t := &r.Totals
+	if r.isLog {
+		text := fmt.Sprintf("%s: %s refused, %s warned or audited, %s exempt, %s without an answer of a webhook", r.counted(), grouped(t.Fail), grouped(t.Warn), grouped(t.Excepted), grouped(t.Error))
+		if !r.Complete {
+			text += "; the log was not read completely"
+		}
+		return text
+	}
 	text := fmt.Sprintf("%s: %s fail, %s warn, %s excepted, %s cannot be decided", objectCount(r.Objects), grouped(t.Fail), grouped(t.Warn), grouped(t.Excepted), grouped(t.Error))
 	if t.Change > 0 {
 		text += ", " + grouped(t.Change) + " would be changed"
@@ -72,14 +84,17 @@ func printRules(line func(string, ...any), rules []summary.Rule) {
 	for i := range rules {
 		one := &rules[i]
 		line(row, grouped(one.Fail), grouped(one.Warn), grouped(one.Error), grouped(one.Excepted), ruleTitle(one.Kind, one.Policy, one.Rule))
-		printDetails(line, one.Namespaces, one.Examples)
+		printDetails(line, one.Namespaces, one.Users, one.Examples)
 	}
 }
 
 // printDetails writes where objects are, and examples.
-func printDetails(line func(string, ...any), namespaces []summary.Named, examples []summary.Example) {
+func printDetails(line func(string, ...any), namespaces, users []summary.Named, examples []summary.Example) {
 	if text := namesText(namespaces); text != "" {
 		line("%10sin        %s", "", text)
+	}
+	if text := namesText(users); text != "" {
+		line("%10sby        %s", "", text)
 	}
 	for i := range examples {
 		line("%10s%-8s  %s", "", exampleLabel(&examples[i]), exampleText(&examples[i]))
@@ -105,7 +120,7 @@ func (r *report) printInjection(line func(string, ...any)) {
 			cells = append(cells, grouped(p.States[state]))
 		}
 		line(row, append(cells, cli.InertName(p.Profile))...)
-		printDetails(line, p.Namespaces, p.Examples)
+		printDetails(line, p.Namespaces, nil, p.Examples)
 	}
 }
 

@@ -68,6 +68,8 @@ type Result struct {
 	Policy, Binding, Rule, Template, Exception string
 	// Message is for people. It holds no value of a Secret.
 	Message string
+	// User sent the request, for a result that is about one.
+	User string
 }
 
 // Injection is the state of the sidecars of one profile in one pod or pod template.

@@ -41,8 +41,10 @@ type Finding struct {
 	// Kind is that of a policy, PodSecurity or Webhook. Policy is its name, or the level of Pod Security with its version.
 	Kind, Policy, Binding string
 	// Rule is "validations[0]" if the log says so. Of a webhook it is the policy, if its answer names one.
-	Rule    string
-	Message string
+	Rule string
+	// Exception is the PolicyException that exempts the request, "" for an exemption of Pod Security.
+	Exception string
+	Message   string
 }
 
 // Prefixes and suffixes of the annotations of events.
@@ -88,9 +90,9 @@ func Findings(e *auditv1.Event) (found []Finding, err error) {
 			found, err = append(found, audited...), cmp.Or(err, unreadable)
 		case isExcepted:
 			for exception := range strings.SplitSeq(value, ", ") {
-				_, rule, _ := strings.Cut(exception, ":")
+				name, rule, _ := strings.Cut(exception, ":")
 				policy, _, _ := strings.Cut(rule, "/")
-				found = append(found, Finding{Outcome: Exempt, Kind: Webhook, Policy: excepting, Rule: policy, Message: "exempt by PolicyException " + exception})
+				found = append(found, Finding{Outcome: Exempt, Kind: Webhook, Policy: excepting, Rule: policy, Exception: name})
 			}
 		case key == podSecurityPrefix+"audit-violations":
 			if m := byPodSecurity.FindStringSubmatch(value); m != nil {

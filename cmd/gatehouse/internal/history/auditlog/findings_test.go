@@ -61,7 +61,7 @@ func TestFindings(t *testing.T) {
 			want: []auditlog.Finding{
 				{Outcome: auditlog.Refused, Kind: "Webhook", Policy: "v.gatehouse.dev", Rule: "limits", Message: "2 violations: 1. a"},
 				{Outcome: auditlog.Refused, Kind: "Webhook", Policy: "v.gatehouse.dev", Rule: "owners", Binding: "all", Message: "2 violations: 1. a"},
-				{Outcome: auditlog.Exempt, Kind: "Webhook", Policy: "v.gatehouse.dev", Rule: "images", Message: "exempt by PolicyException shop/legacy:images/digest"},
+				{Outcome: auditlog.Exempt, Kind: "Webhook", Policy: "v.gatehouse.dev", Rule: "images", Exception: "shop/legacy"},
 			},
 		},
 		"a webhook that does not answer": {

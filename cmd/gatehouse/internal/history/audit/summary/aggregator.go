@@ -32,6 +32,7 @@ type ruleKey struct{ kind, policy, rule string }
 type rule struct {
 	counts     Counts
 	namespaces map[string]int64
+	users      map[string]int64
 	examples   map[status][]Example
 	// object is the number of the last object, and said are its statuses: each counts once.
 	object int64
@@ -91,7 +92,7 @@ func (a *Aggregator) Result(r audit.Result) {
 	key := ruleKey{r.Kind, r.Policy, r.Rule}
 	one := a.rules[key]
 	if one == nil {
-		one = &rule{namespaces: map[string]int64{}, examples: map[status][]Example{}}
+		one = &rule{namespaces: map[string]int64{}, users: map[string]int64{}, examples: map[status][]Example{}}
 		a.rules[key] = one
 	}
 	if one.object != a.objects {
@@ -103,12 +104,13 @@ func (a *Aggregator) Result(r audit.Result) {
 	isPlaced := one.said[fail] || one.said[warn] || one.said[failed] || one.said[changed]
 	if of != excepted && of != skip && !isPlaced {
 		addNamespace(one.namespaces, &r.Object)
+		addName(one.users, r.User)
 	}
 	one.said[of] = true
 	one.counts.add(of)
 	if of != skip {
 		one.examples[of] = a.addExample(one.examples[of], Example{
-			Status: r.Status, Object: ObjectOf(&r.Object), Binding: r.Binding, Template: r.Template, Exception: r.Exception,
+			Status: r.Status, Object: ObjectOf(&r.Object), User: r.User, Binding: r.Binding, Template: r.Template, Exception: r.Exception,
 			Message: truncate.Runes(r.Message, MaxMessage),
 		})
 	}
@@ -173,14 +175,19 @@ func (c *Counts) add(of status) {
 // addNamespace counts an object in its namespace, if it is in one. A copy of the name, which is a part of the object's text, keeps
 // that out of memory.
 func addNamespace(to map[string]int64, o *audit.Object) {
-	if o.Namespace == "" {
-		return
+	addName(to, o.Namespace)
+}
+
+// maxNames bounds the names of a rule. Names of users are not bounded by what exists.
+const maxNames = 10_000
+
+// addName counts a name, unless it is empty.
+func addName(to map[string]int64, name string) {
+	if _, known := to[name]; known {
+		to[name]++
+	} else if name != "" && len(to) < maxNames {
+		to[strings.Clone(name)] = 1
 	}
-	if _, known := to[o.Namespace]; known {
-		to[o.Namespace]++
-		return
-	}
-	to[strings.Clone(o.Namespace)] = 1
 }
 
 // addExample adds an example if there is space for it, without keeping the object's text in memory.
@@ -188,7 +195,7 @@ func (a *Aggregator) addExample(to []Example, x Example) []Example {
 	if len(to) >= a.examples {
 		return to
 	}
-	for _, text := range [...]*string{&x.Message, &x.Name, &x.Namespace, &x.Template, &x.Exception} {
+	for _, text := range [...]*string{&x.Message, &x.Name, &x.Namespace, &x.Template, &x.Exception, &x.User} {
 		*text = strings.Clone(*text)
 	}
 	return append(to, x)
@@ -205,7 +212,7 @@ func (a *Aggregator) Summary() *Summary {
 		Objects: a.objects, Totals: a.totals, Rules: make([]Rule, 0, len(a.rules)), Exceptions: namedOf(a.exceptions),
 	}
 	for key, one := range a.rules {
-		r := Rule{Kind: key.kind, Policy: key.policy, Rule: key.rule, Counts: one.counts, Namespaces: namedOf(one.namespaces)}
+		r := Rule{Kind: key.kind, Policy: key.policy, Rule: key.rule, Counts: one.counts, Namespaces: namedOf(one.namespaces), Users: namedOf(one.users)}
 		for of := range end {
 			r.Examples = append(r.Examples, one.examples[of]...)
 		}

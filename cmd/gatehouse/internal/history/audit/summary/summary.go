@@ -51,6 +51,8 @@ type Rule struct {
 	Counts
 	// Namespaces are those of the objects that fail, warn, cannot be decided or would be changed, sorted.
 	Namespaces []Named `json:"namespaces,omitempty"`
+	// Users are those of the requests, if the results are about requests.
+	Users []Named `json:"users,omitempty"`
 	// Examples are the first objects of each status, failures first.
 	Examples []Example `json:"examples,omitempty"`
 }
@@ -62,6 +64,7 @@ type Example struct {
 	// State is that of the injection, for an example of a profile.
 	State audit.Injection `json:"state,omitempty"`
 	Object
+	User      string `json:"user,omitempty"`
 	Binding   string `json:"binding,omitempty"`
 	Template  string `json:"template,omitempty"`
 	Exception string `json:"exception,omitempty"`
