@@ -52,10 +52,10 @@ RACE := ./certs/... ./webhooks ./webhooks/authn ./webhooks/config ./webhooks/pol
 # Suites that test the program as a process. The race detector would see their own code alone and slow down the load that they
 # make, so that they go without, and so do the scripts of cmd/gatehouse, which start the program 500 times. With the flags of 'make build' they share its compiled packages. PROGRAM_TEST='go test -race'
 # checks the suites themselves.
-PROGRAM_SUITES := ./cmd/gatehouse $(addprefix ./test/,audit bench cabundle console demo e2e install monitoring recording support/...)
+PROGRAM_SUITES := ./cmd/gatehouse $(addprefix ./test/,audit bench cabundle console demo e2e install monitoring outage recording support/...)
 PROGRAM_GO := CGO_ENABLED=0 go
 PROGRAM_TEST ?= $(PROGRAM_GO) test $(GO_FLAGS) -vet=off
-PACKAGES = $$(go list ./... | grep -vE '/(cmd/gatehouse|test/(attack|audit|bench|cabundle|certificates|console|demo|e2e|growth|incluster|install|monitoring|recording|release|support/.*))$$')
+PACKAGES = $$(go list ./... | grep -vE '/(cmd/gatehouse|test/(attack|audit|bench|cabundle|certificates|console|demo|e2e|growth|incluster|install|monitoring|outage|recording|release|support/.*))$$')
 
 .PHONY: quick
 quick: ## Run the tests of decisions, configuration and commands, without what must be built or downloaded first.
