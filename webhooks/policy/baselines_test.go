@@ -261,6 +261,79 @@ spec: {paramKind: {apiVersion: v1, kind: ConfigMap}, matchConstraints: {resource
 	}
 }
 
+// TestBaselineDiagnostics has what is wrong with a baseline, none of which lets anything pass.
+func TestBaselineDiagnostics(t *testing.T) {
+	t.Parallel()
+	documents := podsOnly(imagesRule)
+	pod := podOf("name: a, namespace: shop", "bad/x")
+	right := baselineOf(t, compile(t, documents), baselineNamespace, baselineNow().Add(time.Hour), pod)
+	const at = "PolicyBaseline/gatehouse-system/strict: "
+	for _, tt := range []struct {
+		name   string
+		change func(*policy.Baseline)
+		want   []string
+		broken bool
+	}{
+		{name: "right", change: func(*policy.Baseline) {}},
+		{name: "no reason", change: func(b *policy.Baseline) { b.Spec.Reason = " " }, want: []string{"error: " + at + "spec.reason: is required (hint: explain the baseline to readers of the audit log)"}, broken: true},
+		{name: "no end", change: func(b *policy.Baseline) { b.Spec.ExpiresAt = metav1.Time{} }, want: []string{"error: " + at + "spec.expiresAt: is required (hint: set the time until which the violations are to be mended)"}, broken: true},
+		{name: "another kind of policy", change: func(b *policy.Baseline) { b.Rules[0].Kind = "Policy" }, want: []string{`error: ` + at + `spec.rules[0].kind: "Policy" is not allowed; allowed are "ValidatingAdmissionPolicy", "AdmissionPolicy"`}, broken: true},
+		{name: "no such policy", change: func(b *policy.Baseline) { b.Rules[0].Policy = "gone" }, want: []string{`warning: ` + at + `spec.rules[0].policy: there is no AdmissionPolicy "gone" (hint: "gatehouse audit --baseline FILE --prune" drops its entries)`}},
+		{name: "no such rule", change: func(b *policy.Baseline) { b.Rules[0].Rule = "validations[gone]" }, want: []string{`warning: ` + at + `spec.rules[0].rule: the policy has no rule "validations[gone]" (hint: "gatehouse audit --baseline FILE --prune" drops its entries)`}},
+		{name: "a namespace that does not count", change: func(b *policy.Baseline) { b.Namespace = "shop" }, want: []string{`warning: PolicyBaseline/shop/strict: metadata.namespace: baselines in "shop" do nothing (hint: allowed are "gatehouse-system", see exceptions of PolicyConfiguration)`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := right
+			b.Rules = []baseline.Rule{right.Rules[0]}
+			tt.change(&b)
+			spec := specOf(t, documents)
+			spec.Baselines, spec.Now, spec.KeepBroken = []policy.Baseline{b}, baselineNow, true
+			set, err := policy.Compile(spec)
+			must(t, err)
+			if got := lines(set.Warnings()); strings.Join(got, "\n") != strings.Join(tt.want, "\n") {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+			if got := decide(t, set, review(t, pod)); got.Allowed != (tt.want == nil) {
+				t.Errorf("allowed %v", got.Allowed)
+			}
+			spec.KeepBroken = false
+			if _, err := policy.Compile(spec); (err != nil) != tt.broken {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	spec := specOf(t, documents)
+	spec.Baselines = []policy.Baseline{right, right}
+	if _, err := policy.Compile(spec); err == nil || !strings.Contains(err.Error(), `"strict" is taken by another document`) {
+		t.Errorf("got %v", err)
+	}
+	d := withBaselines(t, documents, baselineNow, right).Decide(context.Background(), policy.Input{Request: review(t, pod), Explain: true})
+	if rule := d.Evaluations[0].Rules[0]; rule.Outcome != policy.Baselined || rule.Baseline != "gatehouse-system/strict" || d.Violations[0].Refuses() {
+		t.Errorf("got %+v", rule)
+	}
+}
+
+// TestBaselineOfLargeObjects reads no more of an object than a review may.
+func TestBaselineOfLargeObjects(t *testing.T) {
+	t.Parallel()
+	const rules = 300
+	list := strings.TrimSuffix(strings.Repeat(`{expression: "object.data == {}", message: m}, `, rules), ", ")
+	set := compile(t, denyAll("p", `matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}, validations: [`+list+"]", ""))
+	large := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop"},"data":{"a":%q}}`, strings.Repeat("x", 1<<20))
+	read, left := 0, 0
+	for _, v := range violationsOf(t, set, large) {
+		if v.Entry != nil {
+			read++
+		} else if v.Unbaselined == "the object is too large" {
+			left++
+		}
+	}
+	if read == 0 || read > 32 || read+left < rules {
+		t.Errorf("%d violations have entries, and %d have none", read, left)
+	}
+}
+
 // stableRules read much of a pod, and none of them anything that is not in a baseline.
 func stableRules() []string {
 	return []string{
@@ -281,11 +354,15 @@ func stableRules() []string {
 
 func stableSet(t testing.TB) *policy.Set {
 	t.Helper()
+	return compile(t, stablePolicy())
+}
+
+func stablePolicy() string {
 	var rules []string
 	for _, text := range stableRules() {
 		rules = append(rules, fmt.Sprintf("{expression: %q, message: m}", text))
 	}
-	return compile(t, podsOnly("podSecurity: {level: restricted}, variables: [{name: all, expression: 'object.spec.containers + object.spec.?initContainers.orValue([])'}], validations: ["+strings.Join(rules, ", ")+"]"))
+	return podsOnly("podSecurity: {level: restricted}, variables: [{name: all, expression: 'object.spec.containers + object.spec.?initContainers.orValue([])'}], validations: [" + strings.Join(rules, ", ") + "]")
 }
 
 // digests returns the entries of an object by their rules.
@@ -305,6 +382,14 @@ func digests(t testing.TB, set *policy.Set, object map[string]any) map[string]st
 func TestDigestIsStable(t *testing.T) {
 	t.Parallel()
 	set := stableSet(t)
+	empty := policy.Baseline{PolicyBaseline: v1alpha1.PolicyBaseline{
+		ObjectMeta: metav1.ObjectMeta{Name: "empty", Namespace: baselineNamespace},
+		Spec:       v1alpha1.PolicyBaselineSpec{Reason: "r", ExpiresAt: metav1.NewTime(baselineNow().Add(time.Hour))},
+	}}
+	for rule := range digests(t, set, map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"containers": []any{}}}) {
+		empty.Rules = append(empty.Rules, baseline.Rule{Kind: "AdmissionPolicy", Policy: "pods", Rule: rule, Digests: []baseline.Digest{{}}})
+	}
+	withEmpty := withBaselines(t, stablePolicy(), baselineNow, empty)
 	random := rand.New(rand.NewPCG(48, 2)) //nolint:gosec // the same each time
 	for range 150 {
 		labels := map[string]any{"app": "web", fmt.Sprint("l", random.IntN(5)): "x"}
@@ -340,6 +425,10 @@ func TestDigestIsStable(t *testing.T) {
 		}
 		check := func(name string, object map[string]any) {
 			t.Helper()
+			request := review(t, toJSON(t, object))
+			if got, want := decide(t, withEmpty, request), decide(t, set, request); toJSON(t, got) != toJSON(t, want) {
+				t.Fatalf("%s: with an empty baseline %s, without %s", name, toJSON(t, got), toJSON(t, want))
+			}
 			for rule, digest := range digests(t, set, object) {
 				// Without its defaults, an object can violate fewer rules: the port of a node is one.
 				if want[rule] != "" && digest != want[rule] {

@@ -30,6 +30,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	kjson "sigs.k8s.io/json"
+
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // Apply fills in an object in place. The object is as sigs.k8s.io/json or apimachinery decodes it. Its status stays as it is.
@@ -56,19 +58,64 @@ func Apply(object map[string]any) {
 	maps.Copy(object, filled)
 }
 
-// Filled returns the JSON of an object as Apply leaves it, but for its status. It returns false for what Apply leaves alone, and for an
-// object with a field that its type does not have, such as that of a later version of Kubernetes: the result would lack it.
-func Filled(kind schema.GroupVersionKind, object []byte) ([]byte, bool) {
-	typed, err := scheme.Scheme.New(kind)
+// Filled decodes an object as Apply leaves it. What Apply leaves alone it returns as it is, and so an object with a field that its
+// type does not have, such as that of a later version of Kubernetes: the result would lack it.
+func Filled(kind schema.GroupVersionKind, object rawjson.Value) (any, error) {
+	given, err := object.Decode()
 	if err != nil {
-		return nil, false
+		return nil, err //nolint:wrapcheck // it says what is wrong with the object
 	}
-	unknown, err := kjson.UnmarshalStrict(object, typed, kjson.DisallowUnknownFields)
-	if err != nil || len(unknown) > 0 || !fill(typed) {
-		return nil, false
+	typed, err := scheme.Scheme.New(kind)
+	if err != nil || kjson.UnmarshalCaseSensitivePreserveInts(object, typed) != nil || !fill(typed) {
+		return given, nil //nolint:nilerr // it is none of Kubernetes' own, or does not fit
 	}
-	filled, err := json.Marshal(typed)
-	return filled, err == nil
+	text, err := json.Marshal(typed)
+	if err != nil {
+		return given, nil //nolint:nilerr // such an object cannot be decoded either
+	}
+	filled, err := rawjson.Value(text).Decode()
+	if err != nil || !holds(filled, given) {
+		return given, nil //nolint:nilerr // as above
+	}
+	return filled, nil
+}
+
+// holds reports whether a value has all members of another one that are not empty, and all elements.
+func holds(value, of any) bool {
+	switch of := of.(type) {
+	case map[string]any:
+		members, _ := value.(map[string]any)
+		for name, member := range of {
+			if own, is := members[name]; is && !holds(own, member) || !is && !isEmpty(member) {
+				return false
+			}
+		}
+	case []any:
+		elements, _ := value.([]any)
+		for i, element := range of {
+			if i >= len(elements) || !holds(elements[i], element) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isEmpty reports whether a type of Kubernetes may leave the value out.
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, member := range v {
+			if !isEmpty(member) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return len(v) == 0
+	default:
+		return v == nil || v == false || v == int64(0) || v == ""
+	}
 }
 
 // convert decodes the JSON of a value into another, as the API server decodes objects.

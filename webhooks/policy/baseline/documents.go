@@ -3,7 +3,6 @@ package baseline
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -151,29 +150,55 @@ func (v *Violations) Documents(header *v1alpha1.PolicyBaseline) []v1alpha1.Polic
 	return out
 }
 
-// Encode returns documents as YAML, one entry on a line.
+// Encode returns documents as YAML, with the rules last and one entry on a line.
 func Encode(documents []v1alpha1.PolicyBaseline) ([]byte, error) {
 	var out bytes.Buffer
-	for i := range documents {
-		text, err := json.Marshal(&documents[i])
-		var fields map[string]any
-		if err == nil {
-			err = json.Unmarshal(text, &fields)
-		}
+	write := func(prefix string, value any) error {
+		text, err := yaml.Marshal(value)
 		if err != nil {
-			return nil, fmt.Errorf("encode a baseline: %w", err)
+			return fmt.Errorf("encode a baseline: %w", err)
 		}
-		delete(fields, "status")
-		if metadata, is := fields["metadata"].(map[string]any); is {
-			delete(metadata, "creationTimestamp")
-		}
-		if text, err = yaml.Marshal(fields); err != nil {
-			return nil, fmt.Errorf("encode a baseline: %w", err)
-		}
-		if i > 0 {
-			out.WriteString("---\n")
-		}
+		out.WriteString(prefix)
 		out.Write(text)
+		return nil
+	}
+	for i := range documents {
+		d := &documents[i]
+		metadata := map[string]any{"name": d.Name, "namespace": d.Namespace}
+		for field, values := range map[string]map[string]string{"labels": d.Labels, "annotations": d.Annotations} {
+			if len(values) > 0 {
+				metadata[field] = values
+			}
+		}
+		header := map[string]any{"apiVersion": d.APIVersion, "kind": d.Kind, "metadata": metadata}
+		spec := map[string]any{"expiresAt": d.Spec.ExpiresAt, "reason": d.Spec.Reason}
+		if len(d.Spec.NotCovered) > 0 {
+			spec["notCovered"] = d.Spec.NotCovered
+		}
+		header["spec"] = spec // the last of the members
+		separator := ""
+		if i > 0 {
+			separator = "---\n"
+		}
+		if err := write(separator, header); err != nil {
+			return nil, err
+		}
+		for k, r := range d.Spec.Rules {
+			if k == 0 {
+				out.WriteString("  rules:\n")
+			}
+			for _, field := range [...]struct{ prefix, value string }{{"  - kind: ", r.Kind}, {"    policy: ", r.Policy}, {"    rule: ", r.Rule}} {
+				if err := write(field.prefix, field.value); err != nil {
+					return nil, err
+				}
+			}
+			out.WriteString("    entries:\n")
+			for _, text := range r.Entries {
+				if err := write("    - ", text); err != nil {
+					return nil, err
+				}
+			}
+		}
 	}
 	return out.Bytes(), nil
 }

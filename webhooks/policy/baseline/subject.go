@@ -80,10 +80,7 @@ func (e UnknownError) Error() string { return string(e) }
 // NewSubject returns the object with that text, which is checked JSON. From is the workload for the pod of a pod template, and zero
 // for an object of its own.
 func NewSubject(kind schema.GroupVersionKind, namespace string, from Owner, text rawjson.Value) (*Subject, error) {
-	if filled, ok := defaults.Filled(kind, text); ok {
-		text = filled
-	}
-	decoded, err := text.Decode()
+	decoded, err := defaults.Filled(kind, withoutRecords(text))
 	if err != nil {
 		return nil, fmt.Errorf("the object cannot be read: %w", err)
 	}
@@ -105,6 +102,33 @@ func NewSubject(kind schema.GroupVersionKind, namespace string, from Owner, text
 	s.Object = Object{Namespace: namespace, Kind: s.owner.Kind, Name: s.owner.Name}
 	s.normalise(metadata, name)
 	return s, nil
+}
+
+// withoutRecords returns an object without the two parts that are long and not compared.
+func withoutRecords(text rawjson.Value) rawjson.Value {
+	out := append(make(rawjson.Value, 0, len(text)), '{')
+	member := func(name, value rawjson.Value) {
+		if out[len(out)-1] != '{' {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, name...), ':'), value...)
+	}
+	for name, value := range text.Members() {
+		switch {
+		case name.Is("status"):
+		case name.Is("metadata") && value.Kind() == rawjson.Object:
+			member(name, rawjson.Value{'{'})
+			for name, value := range value.Members() {
+				if !name.Is("managedFields") {
+					member(name, value)
+				}
+			}
+			out = append(out, '}')
+		default:
+			member(name, value)
+		}
+	}
+	return append(out, '}')
 }
 
 func (s *Subject) isPod() bool { return s.kind.Group == "" && s.kind.Kind == "Pod" }
