@@ -126,13 +126,18 @@ func (c closing) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 const (
-	// every is the pause between two checks, and again that after a check that has failed: somebody may be waiting.
+	// every is the pause between two checks.
 	every = time.Minute
-	again = 5 * time.Second
+	// soon is the shortest pause: after a check that has failed, and between those that confirm.
+	soon = 10 * time.Second
+	// longest is the longest pause while the API server does not enforce scopes. A request at /authorize ends it.
+	longest = 5 * time.Minute
+	// confirmations is how many checks in a row must find scopes enforced after one that has found the opposite: the API server that it
+	// reached may be one of several, or one that restarts.
+	confirmations = 12
 	// timeout bounds a check.
 	timeout = 15 * time.Second
-	// valid is for how long a check counts that could not be repeated, and for how long no other counts after one that has found
-	// scopes not enforced: the API server that it reached may be one of several.
+	// valid is for how long a check counts that could not be repeated.
 	valid = 5 * time.Minute
 )
 
@@ -142,20 +147,22 @@ type Monitor struct {
 	client   authorizationv1client.SubjectAccessReviewInterface
 	problems *problemlog.Log
 	now      func() time.Time
+	// asked gets a value when an API server asks at /authorize.
+	asked chan struct{}
 
 	mu sync.Mutex
 	// proven is the time of the last check that found scopes enforced, zero if a later one has found the opposite.
 	proven time.Time
-	// refuted is the time of the last check that has found the opposite, and refutation its error.
-	refuted    time.Time
-	refutation error
+	// refutation is the error of the last check that has found the opposite, until there are as many confirmations as it takes.
+	refutation    error
+	confirmations int
 	// err is that of the last check that had one. It is never nil.
 	err error
 }
 
 // NewMonitor returns a Monitor that knows nothing yet. The client may be nil.
 func NewMonitor(client authorizationv1client.SubjectAccessReviewInterface, log *slog.Logger, now func() time.Time) *Monitor {
-	m := &Monitor{client: client, problems: problemlog.New(log, "scopes of tokens"), now: now}
+	m := &Monitor{client: client, problems: problemlog.New(log, "scopes of tokens"), now: now, asked: make(chan struct{}, 1)}
 	m.err = errors.New("Gatehouse has not asked the API server yet whether it enforces the scopes of tokens")
 	if client == nil {
 		m.err = errors.New("no probe has reached /authorize through an API server since this server started (hint: run gatehouse probe --authorization; with --kubeconfig or --in-cluster, this server does that itself)")
@@ -167,8 +174,12 @@ func NewMonitor(client authorizationv1client.SubjectAccessReviewInterface, log *
 func (m *Monitor) Err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.refuted.IsZero() && m.now().Sub(m.refuted) < valid {
+	switch {
+	case m.refutation == nil:
+	case m.confirmations == 0:
 		return m.refutation
+	default:
+		return fmt.Errorf("%w; %d of %d checks since then have found that it does", m.refutation, m.confirmations, confirmations)
 	}
 	if m.proven.IsZero() || m.client != nil && m.now().Sub(m.proven) > valid {
 		return m.err
@@ -178,11 +189,19 @@ func (m *Monitor) Err() error {
 
 // Observe notes the second question of a Check: it is asked where the first one, which only the answer of a Gatehouse that an API
 // server asks denies, was denied. It counts if there is no client, as a check shows more. Requests of tokens do not count: they show
-// nothing about the API server's other requests.
+// nothing about the API server's other requests. With a client, each request lets Run check soon.
 func (m *Monitor) Observe(o *review.Outcome) {
-	// Only a caller with a client certificate gets as far as to this reason.
-	if m.client == nil && o.Endpoint == webhooks.AuthorizeName && o.Reason == string(authz.ReasonProbe) && o.Decision == review.Unknown {
+	// Only a caller with a client certificate gets an answer, or as far as to a reason.
+	isProbe := o.Reason == string(authz.ReasonProbe) && o.Decision == review.Unknown
+	switch {
+	case o.Endpoint != webhooks.AuthorizeName:
+	case m.client == nil && isProbe:
 		m.note(nil)
+	case m.client != nil && (isProbe || o.Decision == review.Denied || o.Decision == review.NoOpinion):
+		select {
+		case m.asked <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -191,15 +210,53 @@ func (m *Monitor) Run(ctx context.Context) {
 	if m.client == nil {
 		return
 	}
-	for {
-		pause := every
-		if m.check(ctx) != nil {
-			pause = again
+	for failed := 0; ; {
+		err := m.check(ctx)
+		if failed++; err == nil {
+			failed = 0
 		}
-		if !sleep.Context(ctx, pause) {
+		if !m.wait(ctx, pause(err, failed, m.Err() == nil), err != nil) {
 			return
 		}
 	}
+}
+
+// pause returns the time until the next check after one with an error, or nil, that was the last of so many in a row which have failed.
+func pause(err error, failed int, enforced bool) time.Duration {
+	most := every
+	switch {
+	case err == nil && enforced:
+		return every
+	case err == nil:
+		return soon
+	case errors.Is(err, ErrNotEnforced):
+		most = longest
+	}
+	const doublings = 5 // more than it takes to the longest
+	return min(soon<<min(failed-1, doublings), most)
+}
+
+// wait waits for a pause, and returns false if the context has ended. If it may be shorter, a request at /authorize ends what is left of it
+// after the shortest pause: the API server has perhaps been configured.
+func (m *Monitor) wait(ctx context.Context, pause time.Duration, shorter bool) bool {
+	if !shorter {
+		return sleep.Context(ctx, pause)
+	}
+	select {
+	case <-m.asked: // by the check itself
+	default:
+	}
+	if !sleep.Context(ctx, soon) {
+		return false
+	}
+	rest := time.NewTimer(pause - soon)
+	defer rest.Stop()
+	select {
+	case <-m.asked:
+	case <-rest.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // check checks once.
@@ -213,7 +270,7 @@ func (m *Monitor) check(ctx context.Context) error {
 	case err != nil:
 		m.note(err)
 		// Logged when an API server does not enforce the scopes of tokens, or this cannot be checked: tokens with a scope are
-		// rejected then, and for five minutes after an API server was last found not to enforce them.
+		// rejected then, and until twelve checks in a row, which take two minutes, have found that the API server enforces them.
 		m.problems.Report(what, kind(err), err.Error(), "tokens with a scope are rejected until then")
 	default:
 		m.note(nil)
@@ -237,11 +294,14 @@ func (m *Monitor) note(err error) {
 	defer m.mu.Unlock()
 	if err == nil {
 		m.proven = m.now()
+		if m.confirmations++; m.confirmations >= confirmations {
+			m.refutation = nil
+		}
 		return
 	}
 	m.err = err
 	if errors.Is(err, ErrNotEnforced) {
-		m.proven, m.refuted, m.refutation = time.Time{}, m.now(), err
+		m.proven, m.refutation, m.confirmations = time.Time{}, err, 0
 	}
 }
 

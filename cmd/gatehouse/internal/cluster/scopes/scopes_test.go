@@ -112,12 +112,16 @@ func TestMonitor(t *testing.T) {
 	expect("not asked any more", false, "it does not ask Gatehouse")
 
 	server[authz.ProbeDenied] = asking()[authz.ProbeDenied]
+	for range confirmations - 1 {
+		_ = m.check(t.Context())
+	}
+	outage = errors.New("connection refused")
 	_ = m.check(t.Context())
-	now = now.Add(valid - time.Second)
+	now = now.Add(time.Hour)
+	expect("asked again, but not often", false, "it does not ask Gatehouse (hint: gatehouse manifests --authorization prints its --authorization-config); 11 of 12 checks since then")
+	outage = nil
 	_ = m.check(t.Context())
-	expect("asked again, but not for long", false, "it does not ask Gatehouse")
-	now = now.Add(time.Second)
-	expect("asked again for long", true, "True")
+	expect("asked again often", true, "True")
 
 	alone := NewMonitor(nil, slog.New(slog.DiscardHandler), func() time.Time { return now })
 	alone.Run(t.Context())
@@ -183,10 +187,90 @@ func TestMonitorOfSeveral(t *testing.T) {
 					time.Sleep(time.Second) // of the bubble's clock
 				}
 				mended.Store(true)
-				time.Sleep(valid + 2*every)
+				time.Sleep(longest + confirmations*soon)
 				synctest.Wait()
 				if err := m.Err(); err != nil {
 					t.Errorf("mended: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestPause: checks are rare while nothing changes, and never more frequent than the shortest pause.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	away := errors.New("connection refused")
+	for _, c := range []struct {
+		err      error
+		failed   int
+		enforced bool
+		want     time.Duration
+	}{
+		{nil, 0, true, time.Minute},
+		{nil, 0, false, 10 * time.Second},
+		{ErrNotEnforced, 1, false, 10 * time.Second},
+		{ErrNotEnforced, 2, false, 20 * time.Second},
+		{ErrNotEnforced, 5, false, 160 * time.Second},
+		{ErrNotEnforced, 6, false, 5 * time.Minute},
+		{ErrNotEnforced, 1_000_000, false, 5 * time.Minute},
+		{away, 1, true, 10 * time.Second},
+		{away, 3, true, 40 * time.Second},
+		{away, 4, false, time.Minute},
+	} {
+		if got := pause(c.err, c.failed, c.enforced); got != c.want {
+			t.Errorf("after %v, the %dth, enforced %t: %s, want %s", c.err, c.failed, c.enforced, got, c.want)
+		}
+	}
+}
+
+// TestFirstSetup: an API server that does not ask Gatehouse is asked rarely. When it is configured, a request at /authorize lets the Monitor
+// find that out at once, however many requests there are; without one it finds out by itself.
+func TestFirstSetup(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		requests bool
+		within   time.Duration
+	}{
+		"asked at /authorize": {true, (confirmations + 1) * soon},
+		"not asked":           {false, longest + confirmations*soon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var configured atomic.Bool
+				var questions atomic.Int64
+				client := fake.NewClientset()
+				client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
+					if questions.Add(1); configured.Load() {
+						review.Status = asking()[review.Spec.Extra[v1alpha1.ScopeExtraKey][0]]
+					}
+					return true, review, nil
+				})
+				m := NewMonitor(client.AuthorizationV1().SubjectAccessReviews(), slog.New(slog.DiscardHandler), time.Now)
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { m.Run(ctx) })
+				defer running.Wait()
+				defer cancel()
+				// Strangers without a client certificate cause no check.
+				m.Observe(&review.Outcome{Endpoint: webhooks.AuthorizeName, Decision: review.Refused})
+				time.Sleep(time.Hour) // of the bubble's clock
+				if n := questions.Load(); n > 17*pairs {
+					t.Errorf("%d questions in an hour", n)
+				}
+				configured.Store(true)
+				began := time.Now()
+				for m.Err() != nil && time.Since(began) <= c.within {
+					if c.requests {
+						m.Observe(&review.Outcome{Endpoint: webhooks.AuthorizeName, Decision: review.Denied, Reason: string(authz.ReasonProbe)})
+					}
+					time.Sleep(time.Second)
+					synctest.Wait()
+				}
+				if err := m.Err(); err != nil || time.Since(began) < (confirmations-1)*soon {
+					t.Errorf("after %s: %v", time.Since(began), err)
 				}
 			})
 		})
