@@ -116,10 +116,12 @@ type converted struct {
 	// kind and name are those of the policy, and rules the names of its rules that the rule became.
 	kind, name string
 	rules      []string
-	audit      bool
-	templates  bool
-	params     *configMapReference
-	mutates    bool
+	// standard reports whether the rule is a Pod Security Standard, which has a policy of its own.
+	standard  bool
+	audit     bool
+	templates bool
+	params    *configMapReference
+	mutates   bool
 	// namespace reports whether the policy needs the namespace of the object.
 	namespace bool
 	// ofNamespace are the paths in the namespace that variables have the values of.

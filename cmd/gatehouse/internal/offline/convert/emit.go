@@ -127,7 +127,7 @@ func (c *policyConverter) emitGroup(g []*part, name string, results []Result) {
 	bindings, err := first.bindings(name)
 	var outputs []string
 	if err == nil {
-		outputs, err = c.write(c.source, policyObjects(kind, meta, spec, first, bindings))
+		outputs, err = c.write(c.source, append(policyObjects(kind, meta, spec, first, bindings), exceptionsOf(name, first.exempt)...))
 	}
 	if err != nil {
 		for _, p := range g {
@@ -138,7 +138,7 @@ func (c *policyConverter) emitGroup(g []*part, name string, results []Result) {
 	at := 0
 	for _, p := range g {
 		made := converted{
-			rule: p.rule, kind: kind, name: name, audit: !slices.Contains(p.actions, admissionregistrationv1.Deny), templates: p.templates, params: p.params,
+			rule: p.rule, kind: kind, name: name, standard: p.podSecurity != nil, audit: !slices.Contains(p.actions, admissionregistrationv1.Deny), templates: p.templates, params: p.params,
 			namespace: first.matched.selector != nil || mentions(&spec, "namespaceObject"), ofNamespace: p.ofNamespace,
 		}
 		for range p.validations {

@@ -24,11 +24,11 @@ import (
 
 // kyvernoException is the spec of a PolicyException of kyverno.io.
 type kyvernoException struct {
-	Background  any             `json:"background,omitempty"`
-	Exceptions  []exceptedRules `json:"exceptions"`
-	Match       filters         `json:"match"`
-	Conditions  any             `json:"conditions,omitempty"`
-	PodSecurity []any           `json:"podSecurity,omitempty"`
+	Background  any               `json:"background,omitempty"`
+	Exceptions  []exceptedRules   `json:"exceptions"`
+	Match       filters           `json:"match"`
+	Conditions  any               `json:"conditions,omitempty"`
+	PodSecurity []excludedControl `json:"podSecurity,omitempty"`
 }
 
 type exceptedRules struct {
@@ -49,41 +49,90 @@ type celException struct {
 // exceptions converts the exceptions, after the policies that they name.
 func (c *converter) exceptions() {
 	for _, o := range c.later {
-		policies, matches, notes, err := c.exception(o)
-		var objects []*object
-		for i, match := range matches {
-			name := o.Name
-			if i > 0 {
-				name = fmt.Sprintf("%s-%d", name, i+1)
-			}
-			spec := v1alpha1.PolicyExceptionSpec{Policies: policies, Match: match, Reason: "converted from Kyverno: say why"}
-			objects = append(objects, own("PolicyException", metav1.ObjectMeta{Name: name, Namespace: o.Namespace}, spec))
+		policies, matches, exempt, notes, err := c.exception(o)
+		var specs []v1alpha1.PolicyExceptionSpec
+		for _, match := range matches {
+			specs = append(specs, c.exceptionSpecs(policies, match, exempt)...)
 		}
+		objects := namedExceptions(metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}, specs)
 		notes = append([]string{"reason and expiresAt are to be filled in, and its namespace must be one of the PolicyConfiguration's"}, notes...)
 		c.publish(o, objects, notes, err)
 	}
 }
 
-// exception returns what an exception is about: policies, and alternatives of objects.
-func (c *converter) exception(o *manifest.Object) (policies []v1alpha1.ExceptedPolicy, matches []v1alpha1.ExceptionMatch, notes []string, err error) {
+// namedExceptions returns PolicyExceptions, of which all but the first have a number in their names.
+func namedExceptions(meta metav1.ObjectMeta, specs []v1alpha1.PolicyExceptionSpec) (out []*object) {
+	for i := range specs {
+		specs[i].Reason = "converted from Kyverno: say why"
+		of := meta
+		if i > 0 {
+			of.Name = fmt.Sprintf("%s-%d", meta.Name, i+1)
+		}
+		out = append(out, own("PolicyException", of, specs[i]))
+	}
+	return out
+}
+
+// exceptionSpecs returns exceptions from policies: from the controls of Pod Security Standards that are exempt, and from all of the others.
+func (c *converter) exceptionSpecs(policies []v1alpha1.ExceptedPolicy, match v1alpha1.ExceptionMatch, exempt []exemption) (out []v1alpha1.PolicyExceptionSpec) {
+	var standards []string
+	whole := slices.DeleteFunc(slices.Clone(policies), func(p v1alpha1.ExceptedPolicy) bool {
+		isStandard := len(exempt) > 0 && c.isStandard(p.Name)
+		if isStandard {
+			standards = append(standards, p.Name)
+		}
+		return isStandard
+	})
+	if len(whole) > 0 {
+		out = append(out, v1alpha1.PolicyExceptionSpec{Policies: whole, Match: match})
+	}
+	for _, e := range exempt {
+		of := v1alpha1.PolicyExceptionSpec{Match: match}
+		of.Match.Containers = e.containers
+		for _, name := range standards {
+			of.Policies = append(of.Policies, v1alpha1.ExceptedPolicy{Name: name, Rules: e.checks})
+		}
+		if len(standards) > 0 {
+			out = append(out, of)
+		}
+	}
+	return out
+}
+
+// isStandard reports whether a policy is a Pod Security Standard.
+func (c *converter) isStandard(policy string) bool {
+	for _, made := range c.byPolicy {
+		if slices.ContainsFunc(made, func(m converted) bool { return m.name == policy && m.standard }) {
+			return true
+		}
+	}
+	return false
+}
+
+// exception returns what an exception is about: policies, alternatives of objects, and controls of Pod Security Standards.
+func (c *converter) exception(o *manifest.Object) (policies []v1alpha1.ExceptedPolicy, matches []v1alpha1.ExceptionMatch, exempt []exemption, notes []string, err error) {
 	if o.GroupVersionKind().Group != "kyverno.io" {
-		return c.celException(o)
+		policies, matches, notes, err = c.celException(o)
+		return policies, matches, nil, notes, err
 	}
 	var of kyvernoException
 	if err := specOf(o, &of, nil); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
-	switch {
-	case len(of.PodSecurity) > 0:
-		return nil, nil, nil, unsupported("spec.podSecurity", "name the checks as rules, such as podSecurity.hostPorts", "controls of a Pod Security Standard")
-	case of.Conditions != nil:
-		return nil, nil, nil, unsupported("spec.conditions", "write matchConditions in CEL", "conditions of an exception")
+	if of.Conditions != nil {
+		return nil, nil, nil, nil, unsupported("spec.conditions", "write matchConditions in CEL", "conditions of an exception")
+	}
+	if exempt, err = exemptions("spec.podSecurity", of.PodSecurity); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	if slices.ContainsFunc(exempt, func(e exemption) bool { return e.containers != nil }) {
+		notes = append(notes, noteImages)
 	}
 	templates := false
 	for i, e := range of.Exceptions {
 		named, checks, err := c.exceptedPolicies(fmt.Sprintf("spec.exceptions[%d]", i), e.PolicyName, e.RuleNames)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, nil, nil, err
 		}
 		policies, templates = append(policies, named...), templates || checks
 	}
@@ -91,7 +140,7 @@ func (c *converter) exception(o *manifest.Object) (policies []v1alpha1.ExceptedP
 		notes = append(notes, "pods and the pod templates of all workloads are exempt alike, a template by the name of its workload")
 	}
 	matches, err = exceptionMatches(&of.Match, templates)
-	return policies, matches, notes, err
+	return policies, matches, exempt, notes, err
 }
 
 // exceptionMatches returns the objects that filters select, one alternative for each list of names.

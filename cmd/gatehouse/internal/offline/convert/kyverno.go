@@ -162,9 +162,9 @@ type condition struct {
 }
 
 type kyvernoPSS struct {
-	Level   string `json:"level,omitempty"`
-	Version string `json:"version,omitempty"`
-	Exclude []any  `json:"exclude,omitempty"`
+	Level   string            `json:"level,omitempty"`
+	Version string            `json:"version,omitempty"`
+	Exclude []excludedControl `json:"exclude,omitempty"`
 }
 
 type kyvernoExpression struct {

@@ -67,6 +67,8 @@ type part struct {
 	validations []v1alpha1.Validation
 	annotations []admissionregistrationv1.AuditAnnotation
 	podSecurity *v1alpha1.PodSecurity
+	// exempt are controls of podSecurity that are left out for some containers.
+	exempt      []exemption
 	params      *configMapReference
 	ofNamespace map[string][]string
 	paramKind   *admissionregistrationv1.ParamKind
@@ -526,9 +528,17 @@ func (c *ruleConverter) expressions(p *part, of *kyvernoExpression) error {
 
 // podSecurity translates a rule by a Pod Security Standard.
 func (c *ruleConverter) podSecurity(p *part, of *kyvernoPSS) error {
-	if len(of.Exclude) > 0 && !c.partial(errors.New("the excluded controls"), &c.notes) {
-		return unsupported("validate.podSecurity.exclude", "write a PolicyException whose rules are the checks, such as podSecurity.hostPorts",
-			"controls of a Pod Security Standard that are left out")
+	exempt, err := exemptions("validate.podSecurity.exclude", of.Exclude)
+	if err != nil || slices.ContainsFunc(exempt, func(e exemption) bool { return e.containers == nil }) {
+		exempt = nil
+		if !c.partial(errors.New("the excluded controls"), &c.notes) {
+			return unsupported("validate.podSecurity.exclude", "write a PolicyException whose rules are the checks, such as podSecurity.hostPorts",
+				"controls of a Pod Security Standard that are left out for whole pods, or in part")
+		}
+	}
+	if p.exempt = exempt; len(exempt) > 0 {
+		c.note("its exclude is a PolicyException in gatehouse-system, with a reason to be filled in")
+		c.note(noteImages)
 	}
 	if !c.matched.onlyPods() && !slices.ContainsFunc(c.matched.targets, func(t target) bool { return t.of == reflect.TypeFor[corev1.Pod]() }) {
 		return unsupported("match", "match Pod", "a Pod Security Standard for something else than pods")
