@@ -90,7 +90,7 @@ func entryOf(t target, result *ruleResult) (entry *baseline.Entry, why string) {
 		}
 		rule.Request = append(rule.Request, r.SubResource, r.RequestSubResource)
 	}
-	if why := s.WhyUnbounded(own); why != "" {
+	if why := s.WhyUnbounded(own, reads); why != "" {
 		return nil, why
 	}
 	if r.decider.hashed += len(r.object.raw); r.decider.hashed > mostHashed {

@@ -3,12 +3,14 @@ package policy_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -245,6 +247,13 @@ func TestUnbaselined(t *testing.T) {
 	if all := violationsOf(t, set, podOf("generateName: a-, namespace: shop", "x")); len(all) != 1 || all[0].Unbaselined != "its name is generated, and no workload makes it" {
 		t.Errorf("got %+v", all)
 	}
+	// A digest must not tell what is in a Secret, not even to who guesses it.
+	secrets := compile(t, denyAll("p", `matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]},
+		validations: [{expression: "has(object.metadata.labels.team)"}, {expression: "'password' in object.data && object.data.password != 'eA=='"}]`, ""))
+	all := violationsOf(t, secrets, `{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: shop}, data: {password: eA==}}`)
+	if len(all) != 2 || all[0].Entry == nil || all[1].Entry != nil || !strings.HasPrefix(all[1].Unbaselined, "it reads the data of a Secret") {
+		t.Errorf("got %+v", all)
+	}
 	// A policy that could not be evaluated at all has no rule that is violated.
 	params := documents(`
 apiVersion: gatehouse.dev/v1alpha1
@@ -477,6 +486,58 @@ func copyOf(t testing.TB, object map[string]any) (out map[string]any) {
 	t.Helper()
 	must(t, kjson.UnmarshalCaseSensitivePreserveInts([]byte(toJSON(t, object)), &out))
 	return out
+}
+
+// TestDigestOfInjection has the same digest for a template, which is checked after the injection, and for its pods, which come with the
+// sidecar, its defaults and the record of the injection.
+func TestDigestOfInjection(t *testing.T) {
+	t.Parallel()
+	spec := specOf(t, stablePolicy())
+	const sidecar = `{"name":"proxy","image":"mesh/proxy:1"}`
+	spec.Inject = func(_ context.Context, _, workload string, pod []byte) ([]byte, string, error) {
+		if workload != "Deployment/web" {
+			return nil, "", errors.New("of no workload")
+		}
+		text := strings.Replace(string(pod), `"containers":[`, `"containers":[`+sidecar+`,`, 1)
+		return []byte(strings.Replace(text, `"metadata":{`, `"metadata":{"annotations":{"sidecar.gatehouse.dev/status":"{}"},`, 1)), "", nil
+	}
+	set, err := policy.Compile(spec)
+	must(t, err)
+	parse := func(text string) (object map[string]any) {
+		must(t, yaml.Unmarshal([]byte(text), &object))
+		return object
+	}
+	want := digests(t, set, parse(webDeployment))
+	pod := parse(podOf(made("ReplicaSet", "web-5d4f7", "web-5d4f7-x7k2p", "app: web, pod-template-hash: 5d4f7")+", annotations: {sidecar.gatehouse.dev/status: '{\"mesh\": {}}'}", "bad/x"))
+	containers := pod["spec"].(map[string]any)
+	containers["containers"] = append([]any{parse(sidecar)}, containers["containers"].([]any)...)
+	defaults.Apply(pod)
+	if got := digests(t, set, pod); toJSON(t, got) != toJSON(t, want) || len(want) < 10 {
+		t.Errorf("the pod has\n%s\nand the template\n%s", toJSON(t, got), toJSON(t, want))
+	}
+	if without := digests(t, compile(t, stablePolicy()), parse(webDeployment)); without["validations[2]"] == want["validations[2]"] {
+		t.Error("the sidecar does not count")
+	}
+}
+
+// TestDigestOfRules has the digests that every version must give: another one makes the baselines of the rule invalid, which a
+// changelog must say.
+func TestDigestOfRules(t *testing.T) {
+	t.Parallel()
+	var all strings.Builder
+	for rule, digest := range digests(t, stableSet(t), map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a", "namespace": "shop", "labels": map[string]any{"a": "b"}},
+		"spec": map[string]any{"hostNetwork": true, "containers": []any{map[string]any{"name": "a", "image": "b", "securityContext": map[string]any{"privileged": true}}}},
+	}) {
+		if rule != "validations[2]" && rule != "validations[7]" { // of whole containers, to which a version of Kubernetes adds defaults
+			fmt.Fprintln(&all, rule, digest)
+		}
+	}
+	got := strings.Split(strings.TrimSpace(all.String()), "\n")
+	slices.Sort(got)
+	if want := strings.TrimSpace(readFile(t, "testdata/digests.txt")); strings.Join(got, "\n") != want {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
 }
 
 // TestDigestOfUpgrade has the same digests for what three versions of Kubernetes have made of the same pods.

@@ -47,7 +47,7 @@ var (
 // Whoever forges such a name in the namespace gains a pod with the values with which the workload makes pods already.
 func (o Owner) top(labels map[string]any) Owner {
 	switch {
-	case o.Kind == "ReplicaSet":
+	case o.Kind == "ReplicaSet" && o.Group == deployment.Group:
 		for _, by := range [...]struct {
 			label string
 			owner Owner
@@ -303,16 +303,19 @@ func remove(fields map[string]any, path []string) {
 	delete(fields, path[0])
 }
 
-// WhyUnbounded returns why a rule that reads this of the object cannot be in a baseline, and "" if it can.
-func (s *Subject) WhyUnbounded(reads *expression.Reads) string {
+// WhyUnbounded returns why a rule that reads this of the object, and this with its match conditions, cannot be in a baseline, and "" if
+// it can.
+func (s *Subject) WhyUnbounded(own, reads *expression.Reads) string {
 	switch {
-	case reads.IsWhole():
+	case own.IsWhole():
 		return "it reads the whole object"
-	case reads.IsWhole("metadata"):
+	case own.IsWhole("metadata"):
 		return "it reads all of metadata"
+	case s.kind.Group == "" && s.kind.Kind == "Secret" && (reads.Touches("data") || reads.Touches("stringData")):
+		return "it reads the data of a Secret, which could be guessed by the digest"
 	}
 	for _, path := range s.volatile() {
-		if reads.Names(path...) {
+		if own.Names(path...) {
 			return fmt.Sprintf("it reads %s, which changes by itself", strings.Join(path, "."))
 		}
 	}
