@@ -358,5 +358,5 @@ func (s *Subject) Entry(rule RuleID, reads *expression.Reads) Entry {
 		}
 	}
 	text = append(reads.AppendRead(text, s.fields), ']')
-	return Entry{Object: s.Object.String(), Digest: sha256.Sum256(text)}
+	return Entry{Object: s.String(), Digest: sha256.Sum256(text)}
 }
