@@ -76,6 +76,8 @@ func newSite(t *testing.T) *site {
 	}
 	config := filepath.Join(dir, "config")
 	must(t, os.CopyFS(config, os.DirFS("testdata")))
+	_, err = gatehouse.Run(t.Context(), "token", "key", "--out", filepath.Join(config, "login.key"))
+	must(t, err)
 	ca := file("ca.crt", authority.CertPEM())
 	return &site{
 		flags: []string{

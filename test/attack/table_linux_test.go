@@ -75,6 +75,7 @@ func attacks() []attack {
 		{"access reviews that stop short from 200 networks", 300, 20, fromAddresses("127.1.%d.1", http1(accessReview(256 * kibibyte)[:1_000], "", 0))},
 		{"forged logout tokens", 8, 1_000, requests(logout(forgedToken()))},
 		{"forged logout tokens from 200 networks", 300, 20, fromAddresses("127.1.%d.1", requests(logout(forgedToken())))},
+		{"exchanges of forged tokens from 200 networks", 300, 20, fromAddresses("127.1.%d.1", requests(narrow(forgedToken())))},
 		{"logouts that stop short from 200 networks", 300, 20, fromAddresses("127.1.%d.1", http1(logout(forgedToken())[:1_000], "", 0))},
 	}
 }
@@ -425,6 +426,12 @@ func forgedToken() string {
 func logout(token string) string {
 	const field = "logout_token="
 	return fmt.Sprintf("POST /logout HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n%s%s", len(field)+len(token), field, token)
+}
+
+// narrow is a call of /login that exchanges a token for one with a scope.
+func narrow(token string) string {
+	body := fmt.Sprintf(`{"token":%q,"scope":"view"}`, token)
+	return fmt.Sprintf("POST /login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
 // requests makes calls, each on a connection of its own.
