@@ -106,6 +106,9 @@ func TestLibrary(t *testing.T) {
 					f.install(t)
 					f.tryAll(t, true)
 				})
+				if f.name == "token-scopes" {
+					t.Run("everywhere", f.tryScopesEverywhere)
+				}
 			}
 		})
 	}
@@ -224,7 +227,8 @@ func (f *folder) read(t *testing.T) {
 func (f *folder) install(t *testing.T) {
 	t.Helper()
 	for _, u := range f.documents {
-		if u.GetKind() == "ValidatingAdmissionPolicyBinding" {
+		// The policy of scopes is for all namespaces, and only about users with a scope, whom no other folder has.
+		if u.GetKind() == "ValidatingAdmissionPolicyBinding" && f.name != "token-scopes" {
 			var names []any
 			for _, name := range f.selected(t) {
 				names = append(names, name)
@@ -237,6 +241,52 @@ func (f *folder) install(t *testing.T) {
 		must(t, err)
 		_, err = resource.Create(t.Context(), u, metav1.CreateOptions{})
 		must(t, err)
+	}
+}
+
+// tryScopesEverywhere tries what users with a scope may write where the cases of the folder are not: in kube-system, and the policy that narrows
+// them, about which the API server asks no policy.
+func (f *folder) tryScopesEverywhere(t *testing.T) {
+	config := func(namespace string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "scoped", "namespace": namespace}}}
+	}
+	secret := config(metav1.NamespaceSystem)
+	secret.SetKind("Secret")
+	policy := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": f.name}}}
+	// No webhook is asked about it, and the API server's policies are.
+	webhook := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": map[string]any{"name": "scoped"}}}
+	const registrations, writes, namespaces = "no scope includes writes of secrets, roles", "does not include writes: view", "does not include this namespace"
+	for name, c := range map[string]struct {
+		scope  []string
+		object *unstructured.Unstructured
+		delete bool
+		says   string
+	}{
+		"no scope":                     {nil, config(metav1.NamespaceSystem), false, ""},
+		"a scope that may write":       {[]string{"edit"}, config(metav1.NamespaceSystem), false, ""},
+		"a scope that may only look":   {[]string{"view"}, config(metav1.NamespaceSystem), false, writes},
+		"a scope of another namespace": {[]string{"edit", "namespace=depot"}, config(metav1.NamespaceSystem), false, namespaces},
+		"a webhook":                    {[]string{"edit"}, webhook, false, registrations},
+		"a Secret":                     {[]string{"edit"}, secret, false, registrations},
+		"the policy itself, unasked":   {[]string{"view"}, policy, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			access := f.Config()
+			access.Impersonate = rest.ImpersonationConfig{UserName: "jane", Groups: []string{"system:authenticated"}, Extra: map[string][]string{}}
+			if c.scope != nil {
+				access.Impersonate.Extra[v1alpha1.ScopeExtraKey] = c.scope
+			}
+			resource, err := f.resource(access, c.object)
+			must(t, err)
+			if c.delete {
+				err = resource.Delete(t.Context(), c.object.GetName(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+			} else {
+				_, err = resource.Create(t.Context(), c.object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			}
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+		})
 	}
 }
 
