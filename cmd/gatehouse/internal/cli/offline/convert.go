@@ -120,7 +120,7 @@ func (f *convertFlags) convert(ctx context.Context, s cli.Streams, options conve
 		}
 		return manifest.Read(name, text, workloads), nil
 	}
-	objects, err := f.objects(ctx, s, workloads)
+	objects, err := f.objects(ctx, s, workloads, &options)
 	if err != nil {
 		return err
 	}
@@ -138,15 +138,15 @@ func (f *convertFlags) convert(ctx context.Context, s cli.Streams, options conve
 	return nil
 }
 
-// objects returns what is to be converted.
-func (f *convertFlags) objects(ctx context.Context, s cli.Streams, workloads *manifest.Workloads) ([]*manifest.Object, error) {
+// objects returns what is to be converted, and sets the kinds of the options to those of the cluster.
+func (f *convertFlags) objects(ctx context.Context, s cli.Streams, workloads *manifest.Workloads, options *convert.Options) ([]*manifest.Object, error) {
 	var read []*manifest.Object
 	if f.cluster.Given() {
 		access, err := f.cluster.Connect("name files")
 		if err != nil {
 			return nil, err
 		}
-		if read, err = readCluster(ctx, access, workloads); err != nil {
+		if read, options.Kinds, err = readCluster(ctx, access, workloads); err != nil {
 			return nil, err
 		}
 	} else {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/paging"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 )
 
@@ -34,16 +35,18 @@ func isConvertible(group, kind string) bool {
 	}
 }
 
-// readCluster returns the policies, exceptions, templates and constraints of a cluster, each as a file with its resource and name. Kinds
-// that the cluster does not have are none.
-func readCluster(ctx context.Context, access *rest.Config, workloads *manifest.Workloads) ([]*manifest.Object, error) {
+// readCluster returns the policies, exceptions, templates and constraints of a cluster, each as a file with its resource and name, and its
+// kinds. Kinds that the cluster does not have are none.
+func readCluster(
+	ctx context.Context, access *rest.Config, workloads *manifest.Workloads,
+) (objects []*manifest.Object, kinds map[schema.GroupVersionKind]request.Resource, err error) {
 	found, err := discovery.NewDiscoveryClientForConfig(access)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	client, err := dynamic.NewForConfig(access)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	_, lists, err := found.ServerGroupsAndResourcesWithContext(ctx)
 	if failed, partial := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err); partial {
@@ -55,9 +58,9 @@ func readCluster(ctx context.Context, access *rest.Config, workloads *manifest.W
 		}
 	}
 	if err != nil {
-		return nil, cmp.Or(apierr.Unreached(err), apierr.Explain("read the kinds of the cluster", err))
+		return nil, nil, cmp.Or(apierr.Unreached(err), apierr.Explain("read the kinds of the cluster", err))
 	}
-	var objects []*manifest.Object
+	kinds = map[schema.GroupVersionKind]request.Resource{}
 	var read []schema.GroupResource
 	for _, list := range lists {
 		version, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -67,18 +70,21 @@ func readCluster(ctx context.Context, access *rest.Config, workloads *manifest.W
 		for i := range list.APIResources {
 			r := &list.APIResources[i]
 			of := version.WithResource(r.Name)
+			if !strings.Contains(r.Name, "/") {
+				kinds[version.WithKind(r.Kind)] = request.Resource{Name: r.Name, ClusterScoped: !r.Namespaced}
+			}
 			if !isConvertible(version.Group, r.Kind) || !slices.Contains(r.Verbs, "list") || slices.Contains(read, of.GroupResource()) {
 				continue
 			}
 			read = append(read, of.GroupResource()) // other versions have the same objects
 			all, err := readResource(ctx, client, of, workloads)
 			if err != nil {
-				return nil, cmp.Or(apierr.Unreached(err), apierr.Explain("list "+of.GroupResource().String(), err))
+				return nil, nil, cmp.Or(apierr.Unreached(err), apierr.Explain("list "+of.GroupResource().String(), err))
 			}
 			objects = append(objects, all...)
 		}
 	}
-	return objects, nil
+	return objects, kinds, nil
 }
 
 // readResource returns the objects of a resource.

@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -8,6 +10,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -23,9 +26,9 @@ type celPolicySpec struct {
 		MutateExisting enabled `json:"mutateExisting,omitzero"`
 	} `json:"evaluation,omitzero"`
 	Autogen struct {
-		PodControllers *struct {
-			Controllers []string `json:"controllers"`
-		} `json:"podControllers,omitempty"`
+		PodControllers struct {
+			Controllers *[]string `json:"controllers,omitempty"`
+		} `json:"podControllers,omitzero"`
 	} `json:"autogen,omitzero"`
 	Targets any `json:"targetMatchConstraints,omitempty"`
 }
@@ -81,7 +84,7 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 		meta.Name = document.Metadata.Namespace + "-" + o.Name
 	}
 	made = converted{rule: o.Name, name: meta.Name, mutates: mutates}
-	if err := checkExpressions(toJSON(into), "spec"); err != nil {
+	if made.params, notes, err = adaptExpressions(into, "spec"); err != nil {
 		return nil, made, nil, err
 	}
 	conditions := &spec.MatchConditions
@@ -89,75 +92,84 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 		conditions = &mutating.MatchConditions
 	}
 	if strings.HasPrefix(o.Kind, "Namespaced") {
-		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.namespace == %q", document.Metadata.Namespace)}
+		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.?namespace.orValue('') == %q", document.Metadata.Namespace)}
 		*conditions = append([]admissionregistrationv1.MatchCondition{of}, *conditions...)
 	}
 	if mutates {
 		made.kind = "MutatingAdmissionPolicy"
-		objects, notes, err = mutatingFromCEL(&extra, &mutating, meta)
+		objects, err = mutatingFromCEL(&extra, &mutating, meta, made.params, &notes)
 		return objects, made, notes, err
 	}
 	for i := range spec.Validations {
 		spec.Validations[i].Message = plainMessage(spec.Validations[i].Message)
 		made.rules = append(made.rules, v1alpha1.IndexedRule(i))
 	}
-	actions := extra.ValidationActions
+	p := &part{actions: extra.ValidationActions}
 	if len(c.options.Actions) > 0 {
-		actions = c.options.Actions
+		p.actions = c.options.Actions
 	}
-	if len(actions) == 0 {
-		actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	if len(p.actions) == 0 {
+		p.actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	}
-	made.audit = !slices.Contains(actions, admissionregistrationv1.Deny)
-	made.namespace = mentions(&spec, "namespaceObject")
-	made.templates = extra.hasAutogen() && matchesPods(spec.MatchConstraints)
-	if made.kind = "ValidatingAdmissionPolicy"; made.templates {
+	p.paramKind, p.paramRef = paramsOf(made.params)
+	spec.ParamKind = p.paramKind
+	made.audit, made.namespace = !slices.Contains(p.actions, admissionregistrationv1.Deny), mentions(&spec, "namespaceObject")
+	made.kind, made.templates = "ValidatingAdmissionPolicy", extra.hasAutogen(spec.MatchConstraints)
+	if p.templates = made.templates; p.templates {
 		made.kind = "AdmissionPolicy"
-		spec.ValidationActions = actions
-		objects = []*object{own(made.kind, meta, spec)}
-	} else {
-		binding := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: meta.Name, ValidationActions: actions}
-		objects = []*object{upstream(made.kind, meta, spec.Upstream()), upstream(made.kind+"Binding", metav1.ObjectMeta{Name: meta.Name}, binding)}
+		if of := extra.Autogen.PodControllers.Controllers; of != nil {
+			notes = append(notes, someTemplates(*of)...)
+		}
 	}
-	return objects, made, nil, nil
+	bindings, err := p.bindings(meta.Name)
+	return policyObjects(made.kind, meta, spec, p, bindings), made, notes, err
+}
+
+// someTemplates says that the pod templates of more workloads are checked than Kyverno checks.
+func someTemplates(controllers []string) []string {
+	const all = 6 // Kyverno knows a seventh, ReplicationController, by its older policies alone
+	if len(controllers) >= all || slices.Contains(controllers, "all") {
+		return nil
+	}
+	return []string{"the pod templates of all workloads are checked, and not those of " + strings.Join(controllers, ", ") + " alone"}
 }
 
 // mutatingFromCEL returns the documents of a MutatingPolicy.
-func mutatingFromCEL(extra *celPolicySpec, spec *admissionregistrationv1.MutatingAdmissionPolicySpec, meta metav1.ObjectMeta) ([]*object, []string, error) {
+func mutatingFromCEL(
+	extra *celPolicySpec, spec *admissionregistrationv1.MutatingAdmissionPolicySpec, meta metav1.ObjectMeta, params *configMapReference, notes *[]string,
+) ([]*object, error) {
 	if extra.Targets != nil {
-		return nil, nil, unsupported("spec.targetMatchConstraints", "change existing objects with kubectl", "the mutation of other objects than that of the request")
+		return nil, unsupported("spec.targetMatchConstraints", "change existing objects with kubectl", "the mutation of other objects than that of the request")
 	}
 	for i, m := range spec.Mutations {
 		switch {
 		case m.JSONPatch != nil && i < len(spec.Mutations)-1 && emptyValue.MatchString(m.JSONPatch.Expression):
-			return nil, nil, unsupported(fmt.Sprintf("spec.mutations[%d]", i), "join the mutations: ([JSONPatch{…}]) + (…)",
+			return nil, unsupported(fmt.Sprintf("spec.mutations[%d]", i), "join the mutations: ([JSONPatch{…}]) + (…)",
 				"an empty object that is added for a later mutation: the API server drops it before that")
 		case m.ApplyConfiguration != nil && mixedList.MatchString(m.ApplyConfiguration.Expression):
-			return nil, nil, unsupported(fmt.Sprintf("spec.mutations[%d]", i), "apply the new elements alone, which are merged into the list by their keys",
+			return nil, unsupported(fmt.Sprintf("spec.mutations[%d]", i), "apply the new elements alone, which are merged into the list by their keys",
 				"a list of elements that there are, and of new ones")
 		}
 	}
 	if spec.ReinvocationPolicy == "" {
 		spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
 	}
-	var notes []string
-	if extra.hasAutogen() && matchesPods(spec.MatchConstraints) {
-		notes = append(notes, "the pods that workloads create are changed, and not the templates of the workloads")
+	if extra.hasAutogen(spec.MatchConstraints) {
+		*notes = append(*notes, "the pods that workloads create are changed, and not the templates of the workloads")
 	}
 	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}
-	return []*object{upstream("MutatingAdmissionPolicy", meta, spec), upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: meta.Name}, binding)}, notes, nil
+	spec.ParamKind, binding.ParamRef = paramsOf(params)
+	return []*object{upstream("MutatingAdmissionPolicy", meta, spec), upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: meta.Name}, binding)}, nil
 }
 
 // hasAutogen reports whether Kyverno applies a policy about pods to pod templates.
-func (s *celPolicySpec) hasAutogen() bool {
-	return s.Autogen.PodControllers == nil || len(s.Autogen.PodControllers.Controllers) > 0
-}
-
-// matchesPods reports whether pods are all that is matched.
-func matchesPods(m *admissionregistrationv1.MatchResources) bool {
-	return m != nil && len(m.ResourceRules) > 0 && !slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
-		return !slices.Equal(r.Resources, []string{"pods"})
-	})
+func (s *celPolicySpec) hasAutogen(m *admissionregistrationv1.MatchResources) bool {
+	if m == nil || len(m.ResourceRules) != 1 || len(m.ExcludeResourceRules) > 0 {
+		return false
+	}
+	r, controllers, labels := m.ResourceRules[0], s.Autogen.PodControllers.Controllers, m.ObjectSelector
+	return slices.Equal(r.Resources, []string{"pods"}) && len(r.ResourceNames) == 0 && (controllers == nil || len(*controllers) > 0) &&
+		(labels == nil || len(labels.MatchLabels)+len(labels.MatchExpressions) == 0)
 }
 
 var (
@@ -166,31 +178,75 @@ var (
 	ofVariable  = regexp.MustCompile(`^\W?variables\.\w+\.\w+\($`)
 	emptyValue  = regexp.MustCompile(`value:\s*\{\s*\}`)
 	mixedList   = regexp.MustCompile(`\+\s*\[\s*Object\.`)
+	// getConfigMap and getNamespace match look-ups for which policies of Kubernetes have params and namespaceObject.
+	getConfigMap = regexp.MustCompile(`\bresource\.[Gg]et\(\s*["']v1["'],\s*["']configmaps["'],\s*["']([\w.-]+)["'],\s*["']([\w.-]+)["']\s*\)`)
+	getNamespace = regexp.MustCompile(`\bresource\.[Gg]et\(\s*["']v1["'],\s*["']namespaces["'],\s*(?:""|'')\s*,\s*(?:request|object\.metadata)\.namespace\s*\)`)
+	// lacked matches what Kyverno adds to CEL.
+	lacked = regexp.MustCompile(`(?:^|[^\w.])((?:resource|http|globalContext|generator|image)\.(?:[Gg]et|[Ll]ist|[Pp]ost|[Cc]lient|[Aa]pply|[Tt]oGVR|[Gg]etMetadata)\(|` +
+		`yaml\.parse\(|json\.(?:un)?marshal\(|(?:hash\.)?(?:md5|sha1|sha256)\(|math\.round\(|(?:random\.)?random\(|time\.(?:now|toCron|truncate)\(|x509\.decode\(|` +
+		`gzip\.(?:de)?compress\(|(?:transform\.)?listObjToMap\(|(?:user\.)?parseServiceAccount\(|parseImageReference\(|isImage\(|image\(|exceptions\.allowed(?:Images|Values)\b)`)
 )
 
-// checkExpressions returns an error if an expression below a field fails when it is evaluated. CEL of Kubernetes 1.36, which Kyverno
-// has, takes a value that is not optional for one that is there.
-func checkExpressions(value any, field string) error {
+// adapter changes the expressions of a policy of Kyverno to such of Kubernetes.
+type adapter struct {
+	params *configMapReference
+	notes  []string
+	err    error
+}
+
+// adaptExpressions changes the expressions of what is below a field, and returns the ConfigMap that they read, and in what they differ.
+func adaptExpressions(into any, field string) (*configMapReference, []string, error) {
+	var a adapter
+	raw, err := json.Marshal(a.value(toJSON(into), "", field))
+	if err = cmp.Or(a.err, err); err == nil {
+		err = json.Unmarshal(raw, into)
+	}
+	return a.params, a.notes, err
+}
+
+// value returns a value, which is that of a key, with other expressions in it.
+func (a *adapter) value(value any, key, field string) any {
 	switch v := value.(type) {
 	case map[string]any:
-		for _, key := range sortedKeys(v) {
-			if err := checkExpressions(v[key], field+"."+key); err != nil {
-				return err
-			}
+		for _, name := range sortedKeys(v) {
+			v[name] = a.value(v[name], name, field+"."+name)
 		}
 	case []any:
 		for i, of := range v {
-			if err := checkExpressions(of, fmt.Sprintf("%s[%d]", field, i)); err != nil {
-				return err
-			}
+			v[i] = a.value(of, key, fmt.Sprintf("%s[%d]", field, i))
 		}
 	case string:
-		for _, call := range notOptional.FindAllString(v, -1) {
-			if !ofVariable.MatchString(call) {
-				return unsupported(field, "write a question mark before the field, as in object.?metadata.?labels.orValue({})",
-					"%s…), of a field that is not optional: from Kubernetes 1.37 on, the evaluation fails", strings.TrimLeft(call, " !(\n"))
-			}
+		switch {
+		case strings.HasSuffix(strings.ToLower(key), "expression"):
+			return a.expression(v, field)
+		case key == "name" && strings.Contains(field, "onditions[") && len(validation.IsQualifiedName(v)) > 0:
+			return ruleName(v)
 		}
 	}
-	return nil
+	return value
+}
+
+// expression returns an expression of Kubernetes. CEL of Kubernetes 1.36, which Kyverno has, takes a value that is not optional for one that
+// is there.
+func (a *adapter) expression(text, field string) string {
+	for _, m := range getConfigMap.FindAllStringSubmatch(text, -1) {
+		of := &configMapReference{Namespace: m[1], Name: m[2]}
+		if a.params != nil && *a.params != *of {
+			a.err = cmp.Or(a.err, unsupported(field, "put both into one ConfigMap", "a second ConfigMap"))
+		}
+		a.params = of
+	}
+	text = getNamespace.ReplaceAllString(getConfigMap.ReplaceAllString(text, "params"), "namespaceObject")
+	if m := lacked.FindStringSubmatch(text); m != nil {
+		a.err = cmp.Or(a.err, unsupported(field, "use params, namespaceObject, the functions of Kubernetes, or a controller that writes what is needed into a label",
+			"%s, which Kyverno adds to CEL", strings.Replace(m[1], "(", "()", 1)))
+	}
+	return notOptional.ReplaceAllStringFunc(text, func(call string) string {
+		if ofVariable.MatchString(call) {
+			return call
+		}
+		at := strings.LastIndexByte(call[:strings.LastIndexByte(call, '.')], '.') + 1
+		a.notes = union(a.notes, fmt.Sprintf("%s is optional: Kyverno fails to evaluate it where it is missing", strings.Trim(call[:strings.LastIndexByte(call, '.')], " !(\n")))
+		return call[:at] + "?" + call[at:]
+	})
 }

@@ -8,7 +8,6 @@ package convert
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,9 +16,11 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/jmespath"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	Actions []admissionregistrationv1.ValidationAction
 	// ReadFile reads the files that a kyverno-test.yaml names. Without it, tests are not converted.
 	ReadFile ReadFile
+	// Kinds are those of the cluster, which go before those of CustomResourceDefinitions among the documents.
+	Kinds map[schema.GroupVersionKind]request.Resource
 }
 
 // Status is what became of a rule.
@@ -89,6 +92,7 @@ type Output struct {
 // Convert converts all objects.
 func Convert(objects []*manifest.Object, options Options) *Output {
 	c := converter{options: options, out: &Output{}, byPolicy: map[string][]converted{}}
+	c.readKinds(objects)
 	for _, o := range objects {
 		c.object(o)
 	}
@@ -106,6 +110,9 @@ type converter struct {
 	out     *Output
 	// byPolicy has what the rules of a policy became, by its name, for exceptions and tests.
 	byPolicy map[string][]converted
+	// resources are those of kinds, which are sorted.
+	resources *request.Resources
+	kinds     []schema.GroupVersionKind
 	// later are exceptions, and templates and constraints, which name others.
 	later, templates, constraintObjects []*manifest.Object
 }
@@ -232,12 +239,15 @@ type policyConverter struct {
 
 // kyverno converts a ClusterPolicy or Policy.
 func (c *converter) kyverno(o *manifest.Object) {
-	var p policy
-	if err := decodeDocument(o.JSON(), &p); err != nil {
-		c.refuse(o, unsupported("", "correct the document", "a document that cannot be read: %s", err))
+	p := policy{Kind: o.Kind}
+	if err := specOf(o, &p.Spec, nil); err != nil {
+		c.refuse(o, err)
 		return
 	}
-	p.Kind = o.Kind
+	if err := readDocument(o, &struct{ Metadata *metav1.ObjectMeta }{&p.Metadata}); err != nil {
+		c.refuse(o, err)
+		return
+	}
 	pc := &policyConverter{converter: c, source: o, policy: &p}
 	pc.autogen = pc.hasAutogen()
 	var made []*part
@@ -274,22 +284,6 @@ func (c *converter) kyverno(o *manifest.Object) {
 	c.out.Results = append(c.out.Results, results...)
 }
 
-// decodeDocument decodes a document whose metadata and status may have anything.
-func decodeDocument(raw []byte, p *policy) error {
-	var document struct {
-		Metadata *metav1.ObjectMeta `json:"metadata"`
-		Spec     json.RawMessage    `json:"spec"`
-	}
-	document.Metadata = &p.Metadata
-	if err := json.Unmarshal(raw, &document); err != nil {
-		return err
-	}
-	if document.Spec == nil {
-		return errors.New("spec is missing")
-	}
-	return decodeStrictly(document.Spec, &p.Spec)
-}
-
 // convert translates a rule: to a part of a policy, or to several that mutate.
 func (c *ruleConverter) convert() ([]*part, error) {
 	r := c.rule
@@ -312,9 +306,11 @@ func (c *ruleConverter) convert() ([]*part, error) {
 	}
 }
 
+const autogenControllers = "pod-policies.kyverno.io/autogen-controllers"
+
 // hasAutogen reports whether Kyverno makes rules about pod templates of rules about pods.
 func (c *policyConverter) hasAutogen() bool {
-	if controllers, ok := c.policy.Metadata.Annotations["pod-policies.kyverno.io/autogen-controllers"]; ok && strings.TrimSpace(controllers) == "none" {
+	if controllers, ok := c.policy.Metadata.Annotations[autogenControllers]; ok && strings.TrimSpace(controllers) == "none" {
 		return false
 	}
 	forbids := func(f *filter) bool {

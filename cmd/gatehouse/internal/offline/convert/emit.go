@@ -2,7 +2,6 @@ package convert
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,62 +14,38 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
-// key returns what parts of one policy have in common.
-func (p *part) key() string {
-	var conditions []string
-	for _, g := range p.matched.conditions {
-		conditions = append(conditions, g.name+g.expr.String())
-	}
-	raw, err := json.Marshal([]any{
-		p.matched.rules, p.matched.selector, conditions, p.templates, p.existing, p.actions, p.override, p.paramKind, p.paramRef,
-		p.podSecurity != nil,
-	})
-	if err != nil {
-		return p.rule
-	}
-	return string(raw)
-}
-
-// needsOwn reports whether a policy cannot be a ValidatingAdmissionPolicy.
-func (p *part) needsOwn() bool {
-	updates := slices.Contains(p.matched.operations, admissionregistrationv1.Update) && slices.Contains(p.actions, admissionregistrationv1.Deny)
-	return p.templates || p.podSecurity != nil || updates && p.existing
-}
-
-// emit writes the documents of all rules of a policy.
+// emit writes the documents of all rules of a policy: one that is not valid takes no others with it.
 func (c *policyConverter) emit(parts []*part, results []Result) {
-	// The parts of a group are one policy: rules for the same requests, with the same consequences.
-	var groups [][]*part
-	var mutations []*part
-	byKey := map[string]int{}
+	several := slices.ContainsFunc(parts, func(p *part) bool { return p.index != parts[0].index })
 	for _, p := range parts {
-		if p.mutates {
-			mutations = append(mutations, p)
+		name, result := c.policy.Metadata.Name, &results[p.index]
+		if c.policy.Kind == "Policy" {
+			name = c.policy.Metadata.Namespace + "-" + name
+		}
+		for _, suffix := range []string{p.rule, p.suffix} {
+			if suffix != "" && (several || suffix == p.suffix) {
+				name = joinName(name, suffix)
+			}
+		}
+		if result.Status == Not { // another part of the rule
 			continue
 		}
-		i, ok := byKey[p.key()]
-		if !ok || p.podSecurity != nil || !compatible(groups[i], p) {
-			i = len(groups)
-			byKey[p.key()] = i
-			groups = append(groups, nil)
+		var made converted
+		var err error
+		if p.mutates {
+			made, err = c.emitMutation(p, name, result)
+		} else {
+			made, err = c.emitValidation(p, name, result)
 		}
-		groups[i] = append(groups[i], p)
-	}
-	name := c.policy.Metadata.Name
-	if c.policy.Kind == "Policy" {
-		name = c.policy.Metadata.Namespace + "-" + name
-	}
-	several := len(groups)+len(mutations) > 1
-	for _, g := range groups {
-		of := name
-		if several {
-			of = joinName(name, g[0].rule)
+		if err != nil {
+			c.refuseRule(result, p.index, err)
+			continue
 		}
-		c.emitGroup(g, of, results)
+		c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], made)
 	}
-	c.emitMutations(mutations, name, several, results)
 }
 
 // joinName returns the name of a policy for one of several rules.
@@ -80,38 +55,15 @@ func joinName(policy, rule string) string {
 	return strings.TrimRight(name[:min(len(name), most)], "-.")
 }
 
-// compatible reports whether a part can join others: its variables are not others of the same names.
-func compatible(parts []*part, p *part) bool {
-	return !slices.ContainsFunc(p.variables, func(v admissionregistrationv1.Variable) bool {
-		return slices.ContainsFunc(parts, func(other *part) bool {
-			return slices.ContainsFunc(other.variables, func(o admissionregistrationv1.Variable) bool { return o.Name == v.Name && o.Expression != v.Expression })
-		})
-	})
-}
-
-// emitGroup writes a policy with its bindings.
-func (c *policyConverter) emitGroup(g []*part, name string, results []Result) {
-	first := g[0]
-	meta := keptMeta(name, c.policy.Metadata)
+// emitValidation writes a policy that validates, with its bindings.
+func (c *policyConverter) emitValidation(p *part, name string, result *Result) (made converted, err error) {
 	spec := v1alpha1.AdmissionPolicySpec{
-		MatchConstraints: &admissionregistrationv1.MatchResources{
-			NamespaceSelector: first.matched.selector, ResourceRules: first.matched.rules,
-		},
-		MatchConditions: c.matchConditions(first.matched.conditions),
-		PodSecurity:     first.podSecurity, ParamKind: first.paramKind,
+		MatchConstraints: &admissionregistrationv1.MatchResources{NamespaceSelector: p.matched.selector, ResourceRules: p.matched.rules},
+		MatchConditions:  matchConditions(p.matched.conditions, c.policy.Spec.WebhookConfiguration.MatchConditions...),
+		PodSecurity:      p.podSecurity, ParamKind: p.paramKind, AuditAnnotations: p.annotations, Variables: union(nil, p.variables...), Validations: p.validations,
 	}
 	if failure := c.failurePolicy(); failure == admissionregistrationv1.Ignore {
 		spec.FailurePolicy = &failure
-	}
-	for _, p := range g {
-		spec.AuditAnnotations = append(spec.AuditAnnotations, p.annotations...)
-		spec.Variables = union(spec.Variables, p.variables...)
-		for _, v := range p.validations {
-			for taken := 2; slices.ContainsFunc(spec.Validations, func(o v1alpha1.Validation) bool { return o.Name == v.Name }); taken++ {
-				v.Name = fmt.Sprintf("%s-%d", ruleName(p.rule), taken)
-			}
-			spec.Validations = append(spec.Validations, v)
-		}
 	}
 	if mentions(&spec, "bject.apiVersion") { // it is about the version of the request, which must not be converted
 		exact := admissionregistrationv1.Exact
@@ -120,42 +72,29 @@ func (c *policyConverter) emitGroup(g []*part, name string, results []Result) {
 			spec.MatchConstraints.ResourceRules[i].APIVersions = []string{"*"}
 		}
 	}
-	kind := "ValidatingAdmissionPolicy"
-	if first.needsOwn() {
-		kind = "AdmissionPolicy"
+	isUpdated, denies := slices.Contains(p.matched.operations, admissionregistrationv1.Update), slices.Contains(p.actions, admissionregistrationv1.Deny)
+	made = converted{
+		rule: p.rule, kind: "ValidatingAdmissionPolicy", name: name, standard: p.podSecurity != nil, audit: !denies, templates: p.templates, params: p.params,
+		namespace: p.matched.selector != nil || mentions(&spec, "namespaceObject"), ofNamespace: p.ofNamespace,
 	}
-	bindings, err := first.bindings(name)
-	var outputs []string
+	if p.templates || p.podSecurity != nil || isUpdated && denies && p.existing { // one of Kubernetes cannot be that
+		made.kind = "AdmissionPolicy"
+		if isUpdated && denies && p.existing {
+			result.Differences = append(result.Differences, "an update of an object that violates the rule already is allowed only if it does not make it worse")
+		}
+	}
+	for i := range p.validations {
+		rule := v1alpha1.IndexedRule(i)
+		if made.kind == "AdmissionPolicy" {
+			rule = spec.RuleName(i)
+		}
+		made.rules = append(made.rules, rule)
+	}
+	bindings, err := p.bindings(name)
 	if err == nil {
-		outputs, err = c.write(c.source, append(policyObjects(kind, meta, spec, first, bindings), exceptionsOf(name, first.exempt)...))
+		result.Outputs, err = c.write(c.source, append(policyObjects(made.kind, keptMeta(name, c.policy.Metadata), spec, p, bindings), exceptionsOf(name, p.exempt)...))
 	}
-	if err != nil {
-		for _, p := range g {
-			c.refuseRule(&results[p.index], p.index, err)
-		}
-		return
-	}
-	at := 0
-	for _, p := range g {
-		made := converted{
-			rule: p.rule, kind: kind, name: name, standard: p.podSecurity != nil, audit: !slices.Contains(p.actions, admissionregistrationv1.Deny), templates: p.templates, params: p.params,
-			namespace: first.matched.selector != nil || mentions(&spec, "namespaceObject"), ofNamespace: p.ofNamespace,
-		}
-		for range p.validations {
-			if kind == "AdmissionPolicy" {
-				made.rules = append(made.rules, spec.RuleName(at))
-			} else {
-				made.rules = append(made.rules, v1alpha1.IndexedRule(at))
-			}
-			at++
-		}
-		c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], made)
-		results[p.index].Outputs = outputs
-		if kind == "AdmissionPolicy" && slices.Contains(p.actions, admissionregistrationv1.Deny) && p.existing && slices.Contains(p.matched.operations, admissionregistrationv1.Update) {
-			results[p.index].Differences = append(results[p.index].Differences,
-				"an update of an object that violates the rule already is allowed only if it does not make it worse")
-		}
-	}
+	return made, err
 }
 
 // failurePolicy returns what follows if a rule cannot be evaluated.
@@ -168,7 +107,7 @@ func (c *policyConverter) failurePolicy() admissionregistrationv1.FailurePolicyT
 
 // refuseRule changes the result of a rule, of which nothing could be written.
 func (c *policyConverter) refuseRule(result *Result, index int, err error) {
-	result.Status, result.Differences = Not, nil
+	result.Status, result.Differences, result.Outputs = Not, nil, nil
 	result.Problems = append(result.Problems, problemOf(c.source, err, []string{"spec", "rules", fmt.Sprint(index)}))
 }
 
@@ -189,15 +128,17 @@ func mentions(spec *v1alpha1.AdmissionPolicySpec, part string) bool {
 		slices.ContainsFunc(spec.MatchConditions, func(m admissionregistrationv1.MatchCondition) bool { return strings.Contains(m.Expression, part) })
 }
 
-// matchConditions returns conditions with unique names.
-func (c *policyConverter) matchConditions(guards []guard) []admissionregistrationv1.MatchCondition {
-	out := slices.Clone(c.policy.Spec.WebhookConfiguration.MatchConditions)
+// matchConditions adds conditions to others, with unique names.
+func matchConditions(guards []guard, others ...admissionregistrationv1.MatchCondition) []admissionregistrationv1.MatchCondition {
+	out := slices.Clone(others)
 	for _, g := range guards {
 		name := g.name
 		for i := 2; slices.ContainsFunc(out, func(m admissionregistrationv1.MatchCondition) bool { return m.Name == name }); i++ {
 			name = fmt.Sprintf("%s-%d", g.name, i)
 		}
-		out = append(out, admissionregistrationv1.MatchCondition{Name: name, Expression: celexpr.Condition(g.expr).Format()})
+		if !g.expr.IsTrue() {
+			out = append(out, admissionregistrationv1.MatchCondition{Name: name, Expression: celexpr.Condition(g.expr).Format()})
+		}
 	}
 	return out
 }
@@ -313,8 +254,14 @@ func checkCompiles(documents []Document) error {
 	}
 	c, found := config.InspectPaths(nil, map[string][]byte{"converted.yaml": text})
 	_, all := config.Compile(c, found)
-	if err := all.Err(); err != nil {
-		return unsupported("", "write it in CEL", "a rule whose translation is not valid: %s", plainMessage(err.Error()))
+	all = slices.DeleteFunc(all, func(d diagnostic.Diagnostic) bool { return d.Severity != diagnostic.Error })
+	if len(all) == 0 {
+		return nil
 	}
-	return nil
+	more := ""
+	if len(all) > 1 {
+		more = fmt.Sprintf(" (and %s)", diagnostic.Count(len(all)-1, "more error"))
+	}
+	text = []byte(strings.TrimPrefix(all[0].Field+": "+plainMessage(all[0].Message), ": "))
+	return unsupported(all[0].Field, cmp.Or(all[0].Hint, "write it in CEL"), "a policy that is not valid in Kubernetes: %s%s", text, more)
 }

@@ -83,13 +83,13 @@ func TestExceptions(t *testing.T) {
 func TestExceptionsNotConverted(t *testing.T) {
 	t.Parallel()
 	for match, construct := range map[string]string{
-		"- {name: of, expression: \"has(object.metadata.labels) && object.metadata.labels.a == 'b'\"}": "a condition about a workload",
-		"- {name: of, expression: \"object.metadata.name == 'a' || object.spec.replicas == 1\"}":       "a condition about a workload",
-		"- {name: of, expression: \"!(object.metadata.name == 'a' && true)\"}":                         "a condition about a workload",
-		"- {name: of, expression: \"object.metadata.name == \"}":                                       "an expression that is not valid",
-		"{any: [{resources: {kinds: [Pod, Deployment], selector: {matchLabels: {a: b}}}}]}":           "labels or annotations of a workload",
-		"{any: [{resources: {kinds: [Pod, Deployment], names: [\"*x\"]}}]}":                           "with wildcards elsewhere than at the end",
-		"{any: [{resources: {kinds: [Deployment], names: [x]}}]}":                                     "an exception for workloads",
+		"- {name: of, expression: \"has(object.metadata.labels) && object.metadata.labels.a == 'b'\"}":   "a condition about a workload",
+		"- {name: of, expression: \"object.metadata.name == 'a' || object.spec.replicas == 1\"}":         "a condition about a workload",
+		"- {name: of, expression: \"!(object.metadata.name == 'a' && true)\"}":                           "a condition about a workload",
+		"- {name: of, expression: \"object.metadata.name == 'a' && request.kind.kind == 'Deployment'\"}": "a condition about a workload",
+		"{any: [{resources: {kinds: [Pod, Deployment], selector: {matchLabels: {a: b}}}}]}":              "a condition about a workload",
+		"{any: [{resources: {kinds: [Pod, Deployment], names: [\"*x\"]}}]}":                              "a condition about a workload",
+		"{any: [{resources: {kinds: [Deployment], names: [x]}}]}":                                        "an exception for workloads",
 	} {
 		out := convert.Convert(read(t, excepting(match)), convert.Options{})
 		if r := out.Results[len(out.Results)-1]; r.Status != convert.Not || !strings.Contains(r.Problems[0].Construct, construct) || r.Problems[0].Instead == "" {

@@ -192,13 +192,15 @@ func (c *converter) constraintBinding(of *constraint, policy string, notes *[]st
 	}
 	for i, k := range m.Kinds {
 		for _, kind := range k.Kinds {
-			targets, err := targetsOf(kind)
+			targets, err := c.targetsOf(kind)
 			if err != nil {
 				return nil, unsupported(fmt.Sprintf("spec.match.kinds[%d]", i), "name the kinds", "%s", err)
 			}
 			var resources []string
 			for _, t := range targets {
-				resources = union(resources, t.resource)
+				if resources = union(resources, t.resource); t.guessed {
+					*notes = union(*notes, t.assumed())
+				}
 			}
 			out.MatchResources.ResourceRules = append(out.MatchResources.ResourceRules, resourceRule(k.APIGroups, resources...))
 		}

@@ -11,9 +11,9 @@ import (
 
 // policy is a ClusterPolicy, or a Policy of a namespace.
 type policy struct {
-	Kind     string            `json:"kind"`
-	Metadata metav1.ObjectMeta `json:"metadata"`
-	Spec     policySpec        `json:"spec"`
+	Kind     string
+	Metadata metav1.ObjectMeta
+	Spec     policySpec
 }
 
 type policySpec struct {

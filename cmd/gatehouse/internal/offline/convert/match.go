@@ -13,12 +13,16 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/celexpr"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/jmespath"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/pattern"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
@@ -29,8 +33,17 @@ type target struct {
 	group, version, resource, kind string
 	// connect reports whether requests for it are connections.
 	connect bool
+	// scope is that of its objects, and "" if it is not known.
+	scope apiextensionsv1.ResourceScope
+	// guessed reports whether the resource is the usual plural of the kind.
+	guessed bool
 	// of is the Go type of its objects, nil if it is not known.
 	of reflect.Type
+}
+
+// assumed says that the resource is guessed.
+func (t target) assumed() string {
+	return fmt.Sprintf("the resource of the kind %s is assumed to be %q", t.kind, t.resource)
 }
 
 var versionForm = regexp.MustCompile(`^(v\d+((alpha|beta)\d+)?|\*)$`)
@@ -56,15 +69,57 @@ func splitKind(name string) (group, version, kind, subresource string) {
 //nolint:gochecknoglobals // they are made once
 var (
 	resources = sync.OnceValue(func() *request.Resources { return request.NewResources(nil) })
-	kinds     = sync.OnceValue(func() []schema.GroupVersionKind {
-		all := slices.Collect(maps.Keys(builtin.Scheme().AllKnownTypes()))
-		slices.SortFunc(all, func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) })
-		return all
-	})
+	builtins  = sync.OnceValue(func() []schema.GroupVersionKind { return sortedKinds(builtin.Scheme().AllKnownTypes()) })
 )
 
+// readKinds reads the kinds that the documents define, besides those of Kubernetes and of the options.
+func (c *converter) readKinds(objects []*manifest.Object) {
+	known := map[schema.GroupVersionKind]request.Resource{}
+	for _, o := range objects {
+		if kind := o.GroupVersionKind(); kind.Group != "apiextensions.k8s.io" || kind.Kind != "CustomResourceDefinition" {
+			continue
+		}
+		if of, err := decodeJSON(o.JSON()); err == nil {
+			crd, _ := of.(map[string]any)
+			scope, _, _ := unstructured.NestedString(crd, "spec", "scope") // a wrong one is namespaced
+			request.Versions(crd, func(kind schema.GroupVersionKind, plural string, _ map[string]any) {
+				known[kind] = request.Resource{Name: plural, ClusterScoped: scope == "Cluster"}
+			})
+		}
+	}
+	maps.Copy(known, c.options.Kinds)
+	c.resources = resources().With(known)
+	c.kinds = slices.Concat(builtins(), sortedKinds(known))
+}
+
+func sortedKinds[V any](of map[schema.GroupVersionKind]V) []schema.GroupVersionKind {
+	return slices.SortedFunc(maps.Keys(of), func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) })
+}
+
+// irregular are resources of widely used kinds whose plural does not follow from the kind.
+const irregular = `config.openshift.io DNS dnses, operator.openshift.io DNS dnses, ceph.rook.io CephNFS cephnfses, monitoring.coreos.com Prometheus prometheuses,
+consul.hashicorp.com ExportedServices exportedservices, consul.hashicorp.com ProxyDefaults proxydefaults, kubedb.com Redis redises,
+consul.hashicorp.com ServiceDefaults servicedefaults, consul.hashicorp.com ServiceIntentions serviceintentions, redis.redis.opstreelabs.in Redis redis,
+k8s.cni.cncf.io NetworkAttachmentDefinition network-attachment-definitions, metrics.k8s.io NodeMetrics nodes, metrics.k8s.io PodMetrics pods,
+security.openshift.io SecurityContextConstraints securitycontextconstraints`
+
+// others returns the resources of a kind that is not known: those of widely used kinds, or the usual plural if it is certain enough.
+func others(group, version, kind string) (found []target) {
+	for one := range strings.SplitSeq(irregular, ",") {
+		if of := strings.Fields(one); kind == of[1] && pattern.MatchWildcard(group, of[0]) {
+			found = append(found, target{group: of[0], version: version, resource: of[2], kind: kind})
+		}
+	}
+	as, name := resources().Of(schema.GroupVersionKind{Group: group, Version: version, Kind: kind}), strings.ToLower(kind)
+	isPlural := strings.HasSuffix(name, "s") && !strings.HasSuffix(name, "ss") || strings.HasSuffix(name, "x") || strings.HasSuffix(name, "z")
+	if len(found) == 0 && !isPlural && !strings.ContainsAny(kind, "*?") {
+		found = []target{{group: group, version: version, resource: as.Name, kind: kind, guessed: true}}
+	}
+	return found
+}
+
 // targetsOf returns the resources of a kind.
-func targetsOf(name string) ([]target, error) {
+func (c *converter) targetsOf(name string) ([]target, error) {
 	group, version, kind, sub := splitKind(name)
 	suffix := ""
 	if sub != "" {
@@ -85,12 +140,15 @@ func targetsOf(name string) ([]target, error) {
 		return []target{{group: "", version: "v1", resource: resource, kind: kind, connect: true}}, nil
 	}
 	var found []target
-	for _, gvk := range kinds() {
-		as := resources().Of(gvk)
+	for _, gvk := range c.kinds {
+		as := c.resources.Of(gvk)
 		if as.Guessed || !pattern.MatchWildcard(group, gvk.Group) || !pattern.MatchWildcard(version, gvk.Version) || !pattern.MatchWildcard(kind, gvk.Kind) {
 			continue
 		}
-		t := target{group: gvk.Group, version: gvk.Version, resource: as.Name + suffix, kind: gvk.Kind, connect: connect}
+		t := target{group: gvk.Group, version: gvk.Version, resource: as.Name, kind: gvk.Kind, scope: apiextensionsv1.NamespaceScoped}
+		if as.ClusterScoped {
+			t.scope = apiextensionsv1.ClusterScoped
+		}
 		if sub == "" || sub == "status" || sub == "ephemeralcontainers" || sub == "resize" {
 			t.of = builtin.Scheme().AllKnownTypes()[gvk]
 		}
@@ -102,11 +160,13 @@ func targetsOf(name string) ([]target, error) {
 		return version == "*" && !isStable(t) && slices.ContainsFunc(all, func(o target) bool { return o.kind == t.kind && isStable(o) })
 	})
 	if len(found) == 0 {
-		if strings.ContainsAny(kind, "*?") {
-			return nil, fmt.Errorf("the kind %q, whose wildcards match none of Kubernetes", name)
-		}
-		as := resources().Of(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
-		found = []target{{group: group, version: version, resource: as.Name + suffix, kind: kind, connect: connect}}
+		found = others(group, version, kind)
+	}
+	for i := range found {
+		found[i].resource, found[i].connect, found[i].guessed = found[i].resource+suffix, connect, found[i].guessed && sub == ""
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("the kind %q, whose resource is not known", name)
 	}
 	return found, nil
 }
@@ -165,19 +225,24 @@ type block struct {
 	conditions []guard
 }
 
-// condition returns the conjunction of all conditions, with that of the kinds and of the operations if they count.
-func (b *block) condition(kinds, operations bool) celexpr.Expr {
-	all := make([]celexpr.Expr, 2, 2+len(b.conditions))
+// guards returns all conditions, with those of the kinds and of the operations if they count.
+func (b *block) guards(kinds, operations bool) (all []guard) {
 	if operations && len(b.operations) > 0 {
-		all[0] = celexpr.In(celexpr.Raw("request.operation"), texts(b.operations)...)
+		all = append(all, guard{"operation", celexpr.In(celexpr.Raw("request.operation"), texts(b.operations)...)})
 	}
 	if kinds && len(b.targets) > 0 {
-		all[1] = kindCondition(b.targets)
+		all = append(all, guard{"kind", kindCondition(b.targets)})
 	}
-	for _, g := range b.conditions {
-		all = append(all, g.expr)
+	return append(all, b.conditions...)
+}
+
+// condition returns the conjunction of the guards.
+func (b *block) condition(kinds, operations bool) celexpr.Expr {
+	e := celexpr.True
+	for _, g := range b.guards(kinds, operations) {
+		e = celexpr.And(e, g.expr)
 	}
-	return celexpr.And(all...)
+	return e
 }
 
 // unsupported returns the error of a construct at a field of the rule.
@@ -190,8 +255,8 @@ func metadata(object celexpr.Expr, name string) celexpr.Expr {
 	return celexpr.OptField(celexpr.Field(object, "metadata"), name)
 }
 
-// readFilter translates a filter.
-func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
+// readFilter translates a filter. One without kinds is about those of the rule, or about all.
+func (c *converter) readFilter(f *filter, field string, object celexpr.Expr, ofRule ...target) (*block, error) {
 	b := &block{operations: f.Resources.Operations}
 	if len(f.Roles)+len(f.ClusterRoles) > 0 {
 		name := "roles"
@@ -204,11 +269,15 @@ func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
 	r := &f.Resources
 	at := field + ".resources"
 	for i, kind := range r.Kinds {
-		targets, err := targetsOf(kind)
+		targets, err := c.targetsOf(kind)
 		if err != nil {
-			return nil, unsupported(fmt.Sprintf("%s.kinds[%d]", at, i), "name the kinds", "%s", err)
+			return nil, unsupported(fmt.Sprintf("%s.kinds[%d]", at, i), "name the kinds, and convert them together with their CustomResourceDefinitions, or with --context", "%s", err)
 		}
 		b.targets = union(b.targets, targets...)
+	}
+	about := ofRule
+	if len(b.targets) > 0 {
+		about = b.targets
 	}
 	names := r.Names
 	if r.Name != "" {
@@ -224,11 +293,15 @@ func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
 		}
 		b.conditions = append(b.conditions, guard{"name", anyOf(name, names)})
 	}
-	isNamespace := slices.ContainsFunc(b.targets, func(t target) bool { return t.kind == "Namespace" })
+	isNamespace, isAny := func(t target) bool { return t.kind == "Namespace" }, func(t target) bool { return t.kind == "*" }
+	ofNamespace := celexpr.Eq(celexpr.Raw("request.kind.kind"), celexpr.Str("Namespace"))
 	if len(r.Namespaces) > 0 {
-		namespace := celexpr.Raw("request.namespace")
-		if isNamespace {
+		namespace := namespaceOf(about)
+		switch inside := slices.DeleteFunc(slices.Clone(about), isNamespace); {
+		case len(inside) == 0 && len(about) > 0:
 			namespace = celexpr.Raw("request.name")
+		case len(inside) < len(about) || slices.ContainsFunc(about, isAny):
+			namespace = celexpr.If(ofNamespace, celexpr.Raw("request.name"), namespace)
 		}
 		b.conditions = append(b.conditions, guard{"namespace", anyOf(namespace, r.Namespaces)})
 	}
@@ -246,14 +319,46 @@ func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
 		}
 		b.conditions = append(b.conditions, guard{"user", user})
 	}
-	if s := r.NamespaceSelector; s != nil {
-		if isNamespace {
-			b.conditions = append(b.conditions, guard{"namespace", celexpr.False})
+	if r.NamespaceSelector != nil {
+		b.selector = r.NamespaceSelector
+		inside := slices.DeleteFunc(slices.Clone(about), isNamespace)
+		if len(inside) == 0 && len(about) > 0 {
+			b.conditions = append(b.conditions, guard{"kind", celexpr.False})
+		} else if len(b.targets) == 0 && len(inside) < max(len(about), 1) || slices.ContainsFunc(about, isAny) {
+			b.conditions = append(b.conditions, guard{"kind", celexpr.Not(ofNamespace)})
 		}
-		b.selector = s
-		b.conditions = append(b.conditions, guard{"namespace", selectorCondition(s, celexpr.Raw("namespaceObject.metadata.?labels"))})
+		b.targets = slices.DeleteFunc(b.targets, isNamespace)
+		b.conditions = append(b.conditions, inNamespace(b.selector, inside)...)
 	}
 	return b, nil
+}
+
+// inNamespace returns the conditions that the namespace of an object matches a selector. Kyverno applies none to Namespaces, and takes what
+// is in none as if it were in one without labels.
+func inNamespace(s *metav1.LabelSelector, of []target) []guard {
+	matches, inside := selectorCondition(s, celexpr.Raw("namespaceObject.metadata.?labels")), celexpr.Raw("has(request.namespace)")
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	switch {
+	case areInside(of):
+		return []guard{{"namespace", matches}}
+	case err == nil && selector.Matches(labels.Set{}):
+		return []guard{{"namespace", celexpr.Or(celexpr.Not(inside), matches)}}
+	default:
+		return []guard{{"namespace", inside}, {"namespace", matches}}
+	}
+}
+
+// areInside reports whether targets are certainly in namespaces.
+func areInside(of []target) bool {
+	return len(of) > 0 && !slices.ContainsFunc(of, func(t target) bool { return t.scope != apiextensionsv1.NamespaceScoped })
+}
+
+// namespaceOf returns the namespace of a request for targets, which expressions do not have at requests for what is in none.
+func namespaceOf(targets []target) celexpr.Expr {
+	if areInside(targets) {
+		return celexpr.Raw("request.namespace")
+	}
+	return celexpr.Call(celexpr.Raw("request.?namespace"), "orValue", celexpr.Str(""))
 }
 
 // anyOf returns the condition that a string matches one of several texts with wildcards.
@@ -380,14 +485,19 @@ func (c *ruleConverter) readMatch(operations, allowed []string) error {
 		return unsupported("match.all", "join them in one", "several filters that must all match")
 	}
 	for i := range filters {
-		b, err := readFilter(filters[i], fields[i], c.object)
+		b, err := c.readFilter(filters[i], fields[i], c.object)
 		if err != nil {
 			return err
 		}
-		if len(b.targets) == 0 {
+		if len(filters[i].Resources.Kinds) == 0 {
 			return unsupported(fields[i], "name the kinds", "a filter without kinds")
 		}
-		blocks = append(blocks, b)
+		if !b.condition(false, false).IsFalse() {
+			blocks = append(blocks, b)
+		}
+	}
+	if len(blocks) == 0 {
+		return unsupported("match", "match the labels of the Namespace by a selector", "a rule that never applies: a namespaceSelector selects no Namespaces")
 	}
 	m.addBlocks(blocks, operations, allowed)
 	if len(m.rules) == 0 {
@@ -397,8 +507,8 @@ func (c *ruleConverter) readMatch(operations, allowed []string) error {
 		return err
 	}
 	for _, t := range m.targets {
-		if t.of == nil && !t.connect && t.kind != "*" && !strings.Contains(t.resource, "/") {
-			m.notes = append(m.notes, fmt.Sprintf("the resource of the kind %s is assumed to be %q", t.kind, t.resource))
+		if t.guessed {
+			m.notes = append(m.notes, t.assumed())
 		}
 	}
 	return nil
@@ -457,7 +567,7 @@ func (c *ruleConverter) addExclude() error {
 	var all []celexpr.Expr
 	name := ""
 	for i := range blocks {
-		b, err := readFilter(blocks[i], fields[i], c.object)
+		b, err := c.readFilter(blocks[i], fields[i], c.object, m.targets...)
 		if err != nil {
 			if oneOf && c.partial(err, &c.notes) { // less is excluded
 				continue

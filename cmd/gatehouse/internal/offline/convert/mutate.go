@@ -105,7 +105,7 @@ func (c *ruleConverter) mutateObject() (*part, error) {
 	out := &part{rule: c.rule.Name, index: c.index, mutates: true}
 	s := c.scope
 	s.Names = s.Names.With("i")
-	root := place{expr: celexpr.Raw("object"), kind: c.matched.types(), name: "Object"}
+	root := place{expr: celexpr.Raw("object"), kind: c.matched.types()}
 	switch {
 	case len(m.ForEach) > 0:
 		for i := range m.ForEach { // each sees what the ones before it have changed
@@ -128,8 +128,6 @@ type place struct {
 	path pointer
 	expr celexpr.Expr
 	kind celexpr.Type
-	// name is the type of the place in CEL, as Object.spec.
-	name string
 }
 
 // pointer is a JSON pointer: texts and expressions of indexes.
@@ -171,7 +169,7 @@ func (p pointer) text() celexpr.Expr {
 // member returns a member of a place, which is there if has holds.
 func (p place) member(name string) (inner place, has celexpr.Expr) {
 	v := jmespath.Of(p.expr, p.kind).Member(name)
-	return place{path: p.path.member(name), expr: v.Expr, kind: v.Type, name: p.name + "." + name}, celexpr.And(v.Present)
+	return place{path: p.path.member(name), expr: v.Expr, kind: v.Type}, celexpr.And(v.Present)
 }
 
 // operation returns an operation of a JSON patch.
@@ -302,24 +300,8 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 	return once, each(list.List(), index, holds, joinLists(perElement), backwards)
 }
 
-// emitMutations writes the policies of mutations, with their bindings.
-func (c *policyConverter) emitMutations(all []*part, name string, several bool, results []Result) {
-	for _, m := range all {
-		of := name
-		if several && slices.ContainsFunc(all, func(other *part) bool { return other.rule != m.rule }) {
-			of = joinName(name, m.rule)
-		}
-		if m.suffix != "" {
-			of = joinName(of, m.suffix)
-		}
-		if results[m.index].Status != Not { // all parts of the rule before it could be written
-			c.emitMutation(m, of, &results[m.index])
-		}
-	}
-}
-
 // emitMutation writes a policy that mutates, and its binding.
-func (c *policyConverter) emitMutation(m *part, name string, result *Result) {
+func (c *policyConverter) emitMutation(m *part, name string, result *Result) (converted, error) {
 	for i := range m.matched.rules { // a mutation cannot change a pod by the subresource for ephemeral containers
 		r := &m.matched.rules[i]
 		r.Resources = slices.DeleteFunc(r.Resources, func(name string) bool { return name == "pods/ephemeralcontainers" })
@@ -327,7 +309,7 @@ func (c *policyConverter) emitMutation(m *part, name string, result *Result) {
 	failure := c.failurePolicy()
 	spec := admissionregistrationv1.MutatingAdmissionPolicySpec{
 		MatchConstraints: &admissionregistrationv1.MatchResources{NamespaceSelector: m.matched.selector, ResourceRules: m.matched.rules},
-		MatchConditions:  c.matchConditions(m.matched.conditions),
+		MatchConditions:  matchConditions(m.matched.conditions, c.policy.Spec.WebhookConfiguration.MatchConditions...),
 		Variables:        m.variables, Mutations: m.mutations, FailurePolicy: &failure, ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy,
 	}
 	for i := range m.mutations { // what inserts elements would insert them again
@@ -341,12 +323,8 @@ func (c *policyConverter) emitMutation(m *part, name string, result *Result) {
 		upstream("MutatingAdmissionPolicy", keptMeta(name, c.policy.Metadata), spec),
 		upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: name}, binding),
 	})
-	if err != nil {
-		c.refuseRule(result, m.index, err)
-		return
-	}
 	result.Outputs = append(result.Outputs, outputs...)
-	c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], converted{
+	return converted{
 		rule: m.rule, kind: "MutatingAdmissionPolicy", name: name, mutates: true, params: m.params, namespace: m.matched.selector != nil,
-	})
+	}, err
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -43,8 +42,7 @@ func (b *patcher) unsupported(path []string, instead, format string, args ...any
 	b.fail(atField(b.field, unsupported("", instead, format, args...), path...))
 }
 
-// mergePatch translates a strategic merge patch of the object: as a configuration that is applied if it has neither anchors nor parts
-// that are replaced as a whole, else as operations.
+// mergePatch translates a strategic merge patch of the object.
 func (c *ruleConverter) mergePatch(out *part, patch any, field string, root place, s jmespath.Scope) {
 	fields, ok := patch.(map[string]any)
 	if !ok {
@@ -52,15 +50,6 @@ func (c *ruleConverter) mergePatch(out *part, patch any, field string, root plac
 		return
 	}
 	b := &patcher{ruleConverter: c, scope: s, field: field}
-	if !pattern.HasAnchor(patch, anyAnchor) && !hasVariables(patch) {
-		if e, ok := b.apply(root, fields); ok {
-			out.mutations = append(out.mutations, admissionregistrationv1.Mutation{
-				PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
-				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: e.Format()},
-			})
-			return
-		}
-	}
 	o, conditions := b.object(root, fields, nil)
 	if e := celexpr.And(conditions...); !e.IsTrue() {
 		c.matched.conditions = append(c.matched.conditions, guard{"patch-applies", e})
@@ -206,7 +195,7 @@ func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (
 		b.depth++
 		defer func() { b.depth-- }()
 	}
-	element := place{path: at.path.computed(celexpr.Raw(index)), expr: celexpr.At(at.expr, celexpr.Raw(index)), kind: at.kind.Elem(), name: at.name}
+	element := place{path: at.path.computed(celexpr.Raw(index)), expr: celexpr.At(at.expr, celexpr.Raw(index)), kind: at.kind.Elem()}
 	var out operations
 	var conditions []celexpr.Expr
 	var added []any
@@ -355,54 +344,6 @@ func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr) {
 	}
 }
 
-// apply returns a patch as a configuration that is applied, and false if a part of it would be replaced as a whole.
-func (b *patcher) apply(at place, patch map[string]any) (celexpr.Expr, bool) {
-	if at.kind.Kind() != celexpr.Struct || isAtomic(at.kind) {
-		return celexpr.Expr{}, false
-	}
-	var parts []string
-	for _, key := range sortedKeys(patch) {
-		inner, _ := at.member(key)
-		e, ok := b.applied(at, inner, key, patch[key])
-		if !ok {
-			return celexpr.Expr{}, false
-		}
-		parts = append(parts, key+": "+e.String())
-	}
-	return celexpr.Raw(at.name + "{" + strings.Join(parts, ", ") + "}"), len(parts) > 0
-}
-
-func (b *patcher) applied(of, at place, key string, value any) (celexpr.Expr, bool) {
-	if _, known := of.kind.Member(key); !known {
-		return celexpr.Expr{}, false
-	}
-	switch v := value.(type) {
-	case map[string]any:
-		if at.kind.Kind() == celexpr.Map {
-			for _, item := range v {
-				if _, ok := item.(string); !ok {
-					return celexpr.Expr{}, false
-				}
-			}
-			return celexpr.Literal(v), key != "nodeSelector" && key != "matchLabels" && len(v) > 0
-		}
-		return b.apply(at, v)
-	case nil, []any:
-		return celexpr.Expr{}, false
-	default:
-		return celexpr.Literal(v), at.kind.Kind() != celexpr.Unknown
-	}
-}
-
-// isAtomic reports whether values of a type are replaced as a whole.
-func isAtomic(of celexpr.Type) bool {
-	return slices.ContainsFunc([]string{
-		"LabelSelector", "LocalObjectReference", "SecretKeySelector", "ConfigMapKeySelector", "ObjectFieldSelector", "ResourceFieldSelector",
-		"NodeSelector", "NodeSelectorTerm", "ObjectReference", "TypedLocalObjectReference", "TypedObjectReference", "ScopeSelector", "SecretReference",
-		"FileKeySelector", "IngressClassParametersReference", "EndpointPort",
-	}, of.IsNamed)
-}
-
 // jsonOperations translates the operations of a JSON patch, whose text is YAML with variables.
 func (c *ruleConverter) jsonOperations(text, field string, root place, s jmespath.Scope) operations {
 	holes := map[string]string{}
@@ -511,7 +452,7 @@ func isIndex(step string) bool {
 
 // indexed returns an element of a list, or a member of a map whose name has variables.
 func (b *patcher) indexed(at place, step string, last bool) place {
-	next := place{kind: at.kind.Elem(), name: at.name}
+	next := place{kind: at.kind.Elem()}
 	switch {
 	case step == "-":
 		if !last {

@@ -104,7 +104,11 @@ func (c *ruleConverter) validate() (*part, error) {
 	}
 	p.paramKind, p.paramRef = paramsOf(c.params)
 	p.actions = c.actions(v.FailureAction)
-	p.templates = c.matched.onlyPods() && c.autogen
+	if p.templates = c.checksTemplates(); p.templates {
+		if of := c.policy.Metadata.Annotations[autogenControllers]; of != "" {
+			c.notes = append(c.notes, someTemplates(strings.Split(strings.ReplaceAll(of, " ", ""), ","))...)
+		}
+	}
 	if raw := fmt.Sprint(toJSON(c.rule)); p.templates && strings.Contains(raw, `request."object"`) {
 		return nil, unsupported("", "annotate the policy with pod-policies.kyverno.io/autogen-controllers: none, or write a second rule",
 			"request.\"object\", which is the workload and not the pod in the rules that Kyverno makes of this one")
@@ -125,6 +129,9 @@ func (c *ruleConverter) validate() (*part, error) {
 	p.variables = append(c.variables, p.variables...)
 	return p, nil
 }
+
+// checksTemplates reports whether the rule is about pod templates too.
+func (c *ruleConverter) checksTemplates() bool { return c.autogen && c.matched.onlyPods() }
 
 // actions returns what a violation leads to.
 func (c *policyConverter) actions(action string) []admissionregistrationv1.ValidationAction {
@@ -168,10 +175,13 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 	}
 	c.notes = append(c.notes, c.matched.notes...)
 	if c.policy.Kind == "Policy" {
-		of := celexpr.Eq(celexpr.Raw("request.namespace"), celexpr.Str(c.policy.Metadata.Namespace))
+		of := celexpr.Eq(namespaceOf(c.matched.targets), celexpr.Str(c.policy.Metadata.Namespace))
 		c.matched.conditions = append([]guard{{"namespace-of-policy", of}}, c.matched.conditions...)
 	}
 	c.readContext()
+	_, notes, err := adaptExpressions(&c.rule.CELPreconditions, "celPreconditions")
+	c.notes = union(c.notes, notes...)
+	c.fail(err)
 	for _, m := range c.rule.CELPreconditions {
 		c.matched.conditions = append(c.matched.conditions, guard{m.Name, celexpr.Func("", celexpr.Raw(m.Expression))})
 	}
@@ -265,8 +275,12 @@ func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.S
 	}
 	switch {
 	case e.APICall != nil:
-		if e.APICall.Service == nil && e.APICall.Method == "" && e.APICall.Default == nil && namespaceCall.MatchString(e.APICall.URLPath) {
+		isPlain := e.APICall.Service == nil && cmp.Or(e.APICall.Method, "GET") == "GET" && e.APICall.Default == nil
+		if isPlain && namespaceCall.MatchString(e.APICall.URLPath) {
 			return c.askNamespace(e, field, s)
+		}
+		if m := configMapCall.FindStringSubmatch(e.APICall.URLPath); isPlain && m != nil {
+			return c.answer(e, field, s, c.contextValue(&contextEntry{ConfigMap: &configMapReference{Namespace: m[1], Name: m[2]}}, field, s))
 		}
 		return refuse(".apiCall", "use params, or a controller that writes what is needed into a label or annotation", "a request to the API server or a service")
 	case e.ImageRegistry != nil:
@@ -313,21 +327,28 @@ func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.S
 	return value
 }
 
-var namespaceCall = regexp.MustCompile(`^/api/v1/namespaces/\{\{\s*request\.(namespace|object\.metadata\.namespace)\s*\}\}$`)
+var (
+	namespaceCall = regexp.MustCompile(`^/api/v1/namespaces/\{\{\s*request\.(namespace|object\.metadata\.namespace)\s*\}\}$`)
+	configMapCall = regexp.MustCompile(`^/api/v1/namespaces/([\w.-]+)/configmaps/([\w.-]+)$`)
+)
 
 // askNamespace returns what a rule asks of the namespace of the object.
 func (c *ruleConverter) askNamespace(e *contextEntry, field string, s jmespath.Scope) jmespath.Value {
-	namespace := jmespath.Of(celexpr.Raw("namespaceObject"), celexpr.Object(reflect.TypeFor[corev1.Namespace]()))
-	if e.APICall.JMESPath == "" {
-		return namespace
-	}
-	s.Root = func(name string) (jmespath.Value, error) { return namespace.Member(name), nil }
 	if m := metadataPath.FindStringSubmatch(e.APICall.JMESPath); m != nil {
 		if c.ofNamespace == nil {
 			c.ofNamespace = map[string][]string{}
 		}
 		c.ofNamespace[e.Name] = []string{m[1], m[2] + m[3]}
 	}
+	return c.answer(e, field, s, jmespath.Of(celexpr.Raw("namespaceObject"), celexpr.Object(reflect.TypeFor[corev1.Namespace]())))
+}
+
+// answer returns what a rule wants of an object that the API server would answer.
+func (c *ruleConverter) answer(e *contextEntry, field string, s jmespath.Scope, of jmespath.Value) jmespath.Value {
+	if e.APICall.JMESPath == "" {
+		return of
+	}
+	s.Root = func(name string) (jmespath.Value, error) { return of.Member(name), nil }
 	return c.translate(e.APICall.JMESPath, field+".apiCall.jmesPath", s)
 }
 
@@ -343,6 +364,9 @@ func (c *ruleConverter) rules(p *part, v *validateRule) error {
 		c.fail(unsupported("validate", "remove the rule", "a rule that never fails"))
 	}
 	e = celexpr.Or(celexpr.Not(c.matched.takeLate()), e)
+	if e.IsFalse() && c.matched.selector == nil && len(c.matched.conditions) == 0 {
+		c.note("every request that it matches violates the rule")
+	}
 	one := v1alpha1.Validation{Name: ruleName(c.rule.Name)}
 	one.Expression = celexpr.Condition(c.hoist(e)).Format()
 	c.message(&one, v.Message, s)
@@ -365,7 +389,7 @@ func (c *ruleConverter) hoist(e celexpr.Expr) celexpr.Expr {
 func (c *ruleConverter) check(of *checks, field string, value jmespath.Value, s jmespath.Scope, nesting int) celexpr.Expr {
 	switch {
 	case len(of.ForEach) > 0:
-		return c.loops(of.ForEach, field, s, nesting)
+		return c.loops(of.ForEach, field, value, s, nesting)
 	case of.Deny != nil && of.Deny.Conditions == nil:
 		return celexpr.False
 	case of.Deny != nil:
@@ -402,8 +426,8 @@ func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jm
 // maxNesting bounds loops within loops.
 const maxNesting = 5
 
-// loops translates loops, of which each must allow all its elements.
-func (c *ruleConverter) loops(all []forEachValidate, field string, s jmespath.Scope, nesting int) celexpr.Expr {
+// loops translates loops about a value, of which each must allow all its elements.
+func (c *ruleConverter) loops(all []forEachValidate, field string, value jmespath.Value, s jmespath.Scope, nesting int) celexpr.Expr {
 	if nesting > maxNesting {
 		c.fail(unsupported(field+".foreach", "split the rule", "loops that are nested too deeply"))
 		return celexpr.False
@@ -429,7 +453,13 @@ func (c *ruleConverter) loops(all []forEachValidate, field string, s jmespath.Sc
 		inner := jmespath.Scope{Root: inLoop(s.Root, nesting, element, nil), Names: names}
 		c.readLocal(f.Context, at+".context", &inner)
 		condition := c.elementConditions(f.Preconditions, at+".preconditions", inner)
-		body := c.check(&f.checks, at, element, inner, nesting+1)
+		of := element // a pattern is about it, unless it is no object or that is not wanted
+		if k := elem.Kind(); f.ElementScope != nil && !*f.ElementScope || f.ElementScope == nil && k != celexpr.Unknown && k != celexpr.Map && k != celexpr.Struct {
+			if of = value; c.checksTemplates() && f.Deny == nil {
+				c.note("%s is about a pod template as about a pod: with Kyverno, it is about the workload itself", at)
+			}
+		}
+		body := c.check(&f.checks, at, of, inner, nesting+1)
 		out = append(out, celexpr.Macro(list, "all", name, celexpr.Or(celexpr.Not(condition), body)))
 	}
 	return celexpr.And(out...)
@@ -499,13 +529,19 @@ func plainMessage(text string) string { return strings.Join(strings.Fields(text)
 
 // expressions takes over a rule that is written in CEL.
 func (c *ruleConverter) expressions(p *part, of *kyvernoExpression) error {
-	if c.params == nil {
+	params, notes, err := adaptExpressions(of, "validate.cel")
+	switch c.notes = union(c.notes, notes...); {
+	case err != nil:
+		return err
+	case params == nil && c.params == nil:
 		p.paramKind, p.paramRef = of.ParamKind, of.ParamRef
+	case of.ParamKind != nil || params != nil && c.params != nil && *params != *c.params:
+		return unsupported("validate.cel", "put both into one ConfigMap", "a second ConfigMap")
+	case params != nil:
+		p.params = params
+		p.paramKind, p.paramRef = paramsOf(params)
 	}
 	p.annotations, p.variables = of.AuditAnnotations, of.Variables
-	if err := checkExpressions(toJSON(of), "validate.cel"); err != nil {
-		return err
-	}
 	if !c.matched.takeLate().IsTrue() {
 		return unsupported("match", "write the condition in CEL", "a namespaceSelector among alternatives, together with CEL")
 	}

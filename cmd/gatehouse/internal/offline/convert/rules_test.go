@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
@@ -158,10 +159,57 @@ validate: {deny: {conditions: {any: [{key: "{{ contains(request.object.rules[].v
 		},
 		{"a custom resource", `match: {any: [{resources: {kinds: [x.io/v1/Thing]}}]}
 validate: {pattern: {spec: {host: "?*.io", port: ">80"}}}`, "{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {host: a.io, port: 81}}", "{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {host: a.com, port: 81}}\n{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {host: a.io, port: 80}}"},
+		{
+			"a pattern about the object in a loop", `validate: {foreach: [{list: request.object.spec.volumes, elementScope: false, pattern: {spec: {restartPolicy: Never}}}]}`,
+			"{restartPolicy: Never, volumes: [{name: a}]}\n{restartPolicy: Always}", `{restartPolicy: Always, volumes: [{name: a}]}`,
+		},
+		{
+			"a pattern about the object in a loop over texts", `validate: {foreach: [{list: "request.object.spec.containers[].image", anyPattern: [{spec: {restartPolicy: Never}}]}]}`,
+			"{restartPolicy: Never, containers: [{name: a, image: b}]}", `{restartPolicy: Always, containers: [{name: a, image: b}]}`,
+		},
+		{
+			"a pattern about the outer element", `validate: {foreach: [{list: request.object.spec.containers, foreach: [{list: "element.ports", elementScope: false, pattern: {image: "r/*"}}]}]}`,
+			"{containers: [{name: a, image: r/x, ports: [{containerPort: 1}]}, {name: b, image: x}]}", `{containers: [{name: a, image: x, ports: [{containerPort: 1}]}]}`,
+		},
+		{"a frozen namespace", `match: {any: [{resources: {kinds: ["*"], namespaceSelector: {matchLabels: {freeze: "true"}}}}]}
+validate: {deny: {}}`, frozen + "\n" + role + "\n{metadata: {name: a, namespace: default}}", "{metadata: {name: a, namespace: frozen}}"},
+		{"all but a frozen namespace", `match: {any: [{resources: {kinds: ["*"], namespaceSelector: {matchExpressions: [{key: freeze, operator: DoesNotExist}]}}}]}
+validate: {deny: {}}`, frozen + "\n{metadata: {name: a, namespace: frozen}}", role + "\n{metadata: {name: a, namespace: default}}"},
+		{"frozen namespaces and pods", `match: {any: [{resources: {kinds: [Namespace, Pod], namespaceSelector: {matchLabels: {freeze: "true"}}}}]}
+validate: {deny: {}}`, frozen + "\n{metadata: {name: a, namespace: default}}", "{metadata: {name: a, namespace: frozen}}"},
+		{"a frozen namespace among alternatives", `match: {any: [{resources: {kinds: ["*"], namespaceSelector: {matchLabels: {freeze: "true"}}}}, {resources: {kinds: [Secret]}}]}
+validate: {deny: {}}`, frozen + "\n" + role + "\n{metadata: {name: a, namespace: default}}", "{metadata: {name: a, namespace: frozen}}\n{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: default}}"},
+		{"excluded namespaces", `match: {any: [{resources: {kinds: [Namespace, Pod]}}]}
+exclude: {any: [{resources: {namespaceSelector: {matchLabels: {freeze: "true"}}}}]}
+validate: {deny: {}}`, "{metadata: {name: a, namespace: frozen}}", frozen + "\n{metadata: {name: a, namespace: default}}"},
+		{"namespaces by their names, and pods in them", `match: {any: [{resources: {kinds: [Namespace, Pod], namespaces: [f*]}}]}
+validate: {deny: {}}`, "{metadata: {name: f, namespace: default}}", frozen + "\n{metadata: {name: a, namespace: frozen}}"},
+		{
+			"values of several types", "match: {any: [{resources: {kinds: [x.io/v1/Thing]}}]}\nvalidate: {pattern: {spec: {open: false, =(size): 3, =(none): null}}}",
+			"{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {open: false, size: 3}}\n{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {open: false, size: \"3\", none: \"\"}}",
+			"{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {open: true}}\n{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {open: false, size: 4}}",
+		},
+		{
+			"a condition with values of several types", "match: {any: [{resources: {kinds: [x.io/v1/Thing]}}]}\nvalidate: {deny: {conditions: {any: [{key: \"{{ request.object.spec.open }}\", operator: AnyIn, value: [false, \"no\", 0]}]}}}",
+			"{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {open: true}}",
+			"{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {open: false}}\n{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {open: \"no\"}}\n{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {open: 0}}",
+		},
+		{"a ConfigMap by its path", `context: [{name: cm, apiCall: {urlPath: /api/v1/namespaces/default/configmaps/settings, jmesPath: data.name}}]
+validate: {deny: {conditions: {any: [{key: "{{ request.object.metadata.name }}", operator: NotEquals, value: "{{ cm }}"}]}}}`, "{metadata: {name: good}}", "{metadata: {name: bad}}"},
+		{"a ConfigMap in CEL", `validate: {cel: {variables: [{name: cm, expression: "resource.Get('v1', 'configmaps', 'default', 'settings')"}], expressions: [{expression: "object.metadata.name == variables.cm.data.name"}]}}`, "{metadata: {name: good}}", "{metadata: {name: bad}}"},
+		{"a field that is taken for optional", `validate: {cel: {expressions: [{expression: "object.spec.nodeName.orValue('none') == 'none'"}]}}`, "{}", "{nodeName: a}"},
 		{"CEL", `celPreconditions: [{name: c, expression: "object.metadata.name != 'b'"}]
 validate: {cel: {expressions: [{expression: "!has(object.spec.hostPID)", message: m}]}}`, "{}\n{metadata: {name: b}, spec: {hostPID: true}}", `{hostPID: true}`},
 	}
 }
+
+// Objects that are not in a namespace, and what the policies of the tests look up.
+const (
+	frozen       = `{apiVersion: v1, kind: Namespace, metadata: {name: frozen, labels: {freeze: "true"}}}`
+	role         = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: []}"
+	surroundings = frozen + "\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: default}}\n---\n" +
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}, data: {name: good}}\n"
+)
 
 // TestVerdicts converts rules, and has objects decided by the result.
 func TestVerdicts(t *testing.T) {
@@ -174,7 +222,7 @@ func TestVerdicts(t *testing.T) {
 			if len(out.Results) != 1 || out.Results[0].Status == convert.Not {
 				t.Fatalf("not converted: %+v", out.Results)
 			}
-			set := compile(t, out, "").Policy
+			set := compile(t, out, surroundings).Policy
 			for verdict, objects := range map[bool]string{true: row.allowed, false: row.denied} {
 				for object := range strings.Lines(objects) {
 					d := set.Decide(t.Context(), policy.Input{Request: mustRequest(t, resources, object)})
@@ -270,7 +318,7 @@ func TestNotConverted(t *testing.T) {
 		{"validate:\n  pattern:\n    spec:\n      +(hostPID): true", "the anchor +( ) in a rule that validates", 11},
 		{"generate: {kind: ConfigMap}", "a rule that generates objects", 8},
 		{"verifyImages: [{}]", "the verification of image signatures", 8},
-		{"validate: {pattern: {spec: {hostPID: true}}}\nunheard: true", "unknown field", 1},
+		{"validate: {pattern: {spec: {hostPID: true}}}\nunheard: true", "unknown field", 4},
 		{"mutate:\n  targets: [{kind: Pod}]\n  patchStrategicMerge: {}", "the mutation of other objects", 9},
 		{"validate:\n  pattern: {spec: {nodeName: \"{{ nothing }}\"}}", `the variable "nothing"`, 9},
 		{"validate: {pattern: {metadata: {labels: {a: \"{{ request.\\\"object\\\".metadata.name }}\"}}}}", "which is the workload and not the pod", 7},
@@ -291,8 +339,12 @@ func TestNotConvertedCEL(t *testing.T) {
 	t.Parallel()
 	const match = "  matchConstraints: {resourceRules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}\n"
 	for _, row := range []struct{ kind, rest, construct string }{
-		{"ValidatingPolicy", "  validations: [{expression: \"object.metadata.labels.orValue({}).size() > 0\"}]", "object.metadata.labels.orValue(…), of a field that is not optional"},
 		{"ValidatingPolicy", "  variables: [{name: l, expression: \"object.metadata.?labels\"}]\n  validations: [{expression: \"variables.l.orValue({}).size() > 0\"}]", ""},
+		{"ValidatingPolicy", "  variables: [{name: l, expression: \"resource.Get('v1', 'secrets', 'a', 'b')\"}]\n  validations: [{expression: \"true\"}]", "resource.Get(), which Kyverno adds to CEL"},
+		{"ValidatingPolicy", "  validations: [{expression: \"object.spec.containers.all(c, image(c.image).registry() == 'a')\"}]", "image(), which Kyverno adds to CEL"},
+		{"ValidatingPolicy", "  validations: [{expression: \"yaml.parse(object.metadata.name) == null\"}]", "yaml.parse(), which Kyverno adds to CEL"},
+		{"ValidatingPolicy", "  validations: [{expression: \"object.spec.containers.all(c, c.image in exceptions.allowedImages)\"}]", "exceptions.allowedImages, which Kyverno adds to CEL"},
+		{"ValidatingPolicy", "  validations: [{expression: \"a + b == c\"}]", "a policy that is not valid in Kubernetes: spec.validations[0].expression: 1:1 in \"a + b == c\": \"a\" is not declared"},
 		{"MutatingPolicy", "  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: \"add\", path: \"/metadata/labels\", value: {}}]'}}, {patchType: JSONPatch, jsonPatch: {expression: '[]'}}]", "an empty object that is added for a later mutation"},
 		{"MutatingPolicy", "  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{spec: Object.spec{volumes: object.spec.volumes + [Object.spec.volumes{name: \"a\"}]}}'}}]", "a list of elements that there are, and of new ones"},
 	} {
@@ -369,5 +421,95 @@ spec:
 `
 	if got := string(out.Documents[0].Text); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestCELPolicies wants the differences of policies in CEL to be kept or named.
+func TestCELPolicies(t *testing.T) {
+	t.Parallel()
+	const pods = "  matchConstraints: {resourceRules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}]}\n"
+	for _, row := range []struct{ name, rest, text, difference string }{
+		{"existing violations", pods + "  validations: [{expression: \"has(object.spec.nodeName)\"}]", "existingViolations: Deny", ""},
+		{"the name of a condition", pods + "  matchConditions: [{name: \"Has a name?\", expression: \"true\"}]\n  validations: [{expression: \"true\"}]", "name: has-a-name", ""},
+		{"a ConfigMap", pods + "  variables: [{name: c, expression: 'resource.Get(\"v1\", \"configmaps\", \"default\", \"settings\")'}]\n  validations: [{expression: \"variables.c.data.a == 'b'\"}]", "parameterNotFoundAction: Deny", ""},
+		{"a Namespace", pods + "  validations: [{expression: \"resource.Get('v1', 'namespaces', '', object.metadata.namespace).metadata.name == 'b'\"}]", "namespaceObject.metadata.name == 'b'", ""},
+		{
+			"some workloads", "  autogen: {podControllers: {controllers: [deployments, jobs]}}\n" + pods + "  validations: [{expression: \"true\"}]", "kind: AdmissionPolicy",
+			"the pod templates of all workloads are checked, and not those of deployments, jobs alone",
+		},
+		{"no workloads", "  autogen: {podControllers: {controllers: []}}\n" + pods + "  validations: [{expression: \"true\"}]", "kind: ValidatingAdmissionPolicy", ""},
+		{"pods of a name", strings.Replace(pods, "resources:", "resourceNames: [a], resources:", 1) + "  validations: [{expression: \"true\"}]", "kind: ValidatingAdmissionPolicy", ""},
+		{
+			"a field that is taken for optional", pods + "  validations: [{expression: \"!object.metadata.labels.orValue({}).exists(k, k == 'a')\"}]", "!object.metadata.?labels.orValue({})",
+			"object.metadata.labels is optional: Kyverno fails to evaluate it where it is missing",
+		},
+	} {
+		out := convert.Convert(read(t, "apiVersion: policies.kyverno.io/v1\nkind: ValidatingPolicy\nmetadata: {name: p}\nspec:\n"+row.rest), convert.Options{})
+		text := ""
+		for _, d := range out.Documents {
+			text += string(d.Text)
+		}
+		if r := out.Results[0]; r.Status == convert.Not || !strings.Contains(text, row.text) || strings.Join(r.Differences, "\n") != row.difference {
+			t.Errorf("%s: %+v\n%s", row.name, r, text)
+		}
+	}
+}
+
+// TestResources wants the resources of kinds from what defines them, and no guesses that are likely to be wrong.
+func TestResources(t *testing.T) {
+	t.Parallel()
+	const crd = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: oxen.x.io}\n" +
+		"spec: {group: x.io, scope: Cluster, names: {kind: Ox, plural: oxen}, versions: [{name: v1, served: true, storage: true}]}\n"
+	cluster := map[schema.GroupVersionKind]request.Resource{{Group: "y.io", Version: "v1", Kind: "Status"}: {Name: "states"}}
+	for kind, want := range map[string]string{
+		"SecurityContextConstraints": `"security.openshift.io"] ["*"] ["securitycontextconstraints"]`, "security.openshift.io/v1/SecurityContextConstraints": `"security.openshift.io"] ["v1"]`,
+		"DNS": `"operator.openshift.io"] ["*"] ["dnses"]`, "Redis": `"redis.redis.opstreelabs.in"] ["*"] ["redis"]`, "monitoring.coreos.com/v1/Prometheus": `["prometheuses"]`,
+		"x.io/v1/Ox": `["x.io"] ["v1"] ["oxen"]`, "Ox": `["x.io"] ["v1"] ["oxen"]`, "Status": `["y.io"] ["v1"] ["states"]`, "y.io/*/Status": `["states"]`,
+		"gateway.networking.k8s.io/v1/Gateway": `["gateways"]`, "GatewayClass": `["gatewayclasses"]`, "NetworkPolicy": `["networkpolicies"]`,
+		"z.io/v1/Settings": "", "Chaos": "", "Box": "", "Nothing*": "", "Pod/status": `["pods/status"]`, "x.io/v1/Ox/status": `["oxen/status"]`,
+	} {
+		rule := fmt.Sprintf("match: {any: [{resources: {kinds: [%q]}}]}\nvalidate: {deny: {conditions: {any: [{key: \"{{ request.name }}\", operator: Equals, value: a}]}}}", kind)
+		out := convert.Convert(read(t, clusterPolicy(rule)+crd), convert.Options{Kinds: cluster})
+		if want == "" {
+			if r := out.Results[0]; r.Status != convert.Not || !strings.Contains(r.Problems[0].Construct, "whose resource is not known") {
+				t.Errorf("%s: %+v", kind, r)
+			}
+			continue
+		}
+		var found []string
+		for _, d := range out.Documents {
+			var of struct {
+				Spec struct {
+					MatchConstraints admissionregistrationv1.MatchResources `json:"matchConstraints"`
+				} `json:"spec"`
+			}
+			if err := yaml.Unmarshal(d.Text, &of); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range of.Spec.MatchConstraints.ResourceRules {
+				found = append(found, fmt.Sprintf("%q %q %q", r.APIGroups, r.APIVersions, r.Resources))
+			}
+		}
+		if !strings.Contains(strings.Join(found, "\n"), want) {
+			t.Errorf("%s: %v, want %s\n%+v", kind, found, want, out.Results)
+		}
+	}
+}
+
+// TestNeighbours wants a rule that has no translation to take no others with it, and what refuses everything to be named.
+func TestNeighbours(t *testing.T) {
+	t.Parallel()
+	text := clusterPolicy("validate: {deny: {}}") + `    - {name: valid, match: {any: [{resources: {kinds: [Pod]}}]}, validate: {pattern: {spec: {hostPID: true}}}}
+    - {name: invalid, match: {any: [{resources: {kinds: [Pod]}}]}, validate: {cel: {expressions: [{expression: "a == b"}]}}}
+    - {name: never, match: {any: [{resources: {kinds: [Namespace], namespaceSelector: {matchLabels: {a: b}}}}]}, validate: {deny: {}}}
+`
+	out := convert.Convert(read(t, text), convert.Options{})
+	if len(out.Documents) != 2 || out.Documents[0].Name != "p-r" || out.Documents[1].Name != "p-valid" {
+		t.Errorf("%+v", out.Documents)
+	}
+	for i, want := range []string{"every request that it matches violates the rule", "", `"a" is not declared`, "a rule that never applies"} {
+		if r := out.Results[i]; !strings.Contains(fmt.Sprintf("%+v", r), want) || (r.Status == convert.Not) != (i > 1) {
+			t.Errorf("%+v, want %q", r, want)
+		}
 	}
 }

@@ -106,6 +106,11 @@ func Literal(value any) Expr {
 		for i, item := range v {
 			items[i] = Literal(item)
 		}
+		if len(byType(items)) > 1 { // those of a list are of one type
+			for i, item := range items {
+				items[i] = Func("dyn", item)
+			}
+		}
 		return List(items...)
 	case map[string]any:
 		var parts []string
@@ -194,16 +199,45 @@ func Rel(left Expr, operator string, right Expr) Expr {
 // Eq returns a comparison with ==.
 func Eq(left, right Expr) Expr { return Rel(left, "==", right) }
 
-// In reports whether a value is in a list. Of one element it is a comparison.
+// In reports whether a value is one of some constants. Of one it is a comparison, and of several types one of each.
 func In(value Expr, items ...Expr) Expr {
-	switch len(items) {
-	case 0:
-		return False
-	case 1:
-		return Eq(value, items[0])
-	default:
-		return Rel(value, "in", List(items...))
+	var all []Expr
+	for _, same := range byType(items) {
+		if len(same) == 1 {
+			all = append(all, Eq(value, same[0]))
+		} else {
+			all = append(all, Rel(value, "in", List(same...)))
+		}
 	}
+	return Or(all...)
+}
+
+// byType returns constants apart by their types, as the first ones come. What is no constant is of one type.
+func byType(items []Expr) (out [][]Expr) {
+	of := map[string]int{}
+	for _, item := range items {
+		name := strings.ToLower(item.text[:min(len(item.text), 1)])
+		switch {
+		case item.kind == list:
+			name = "list"
+		case item.kind != atom || strings.ContainsAny(name, `"'r`):
+			name = "text"
+		case strings.ContainsAny(name, "-0123456789"):
+			name = "number"
+			if strings.Contains(item.text, ".") {
+				name = "double"
+			}
+		case item.IsTrue() || item.IsFalse():
+			name = "truth"
+		}
+		i, ok := of[name]
+		if !ok {
+			i, out = len(out), append(out, nil)
+			of[name] = i
+		}
+		out[i] = append(out[i], item)
+	}
+	return out
 }
 
 // Add returns a sum, or texts or lists joined.

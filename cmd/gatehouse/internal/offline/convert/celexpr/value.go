@@ -92,11 +92,6 @@ func (t Type) Kind() Kind {
 	return kind
 }
 
-// IsNamed reports whether the value has a Go type of this name.
-func (t Type) IsNamed(name string) bool {
-	return slices.ContainsFunc(t.alternatives, func(of reflect.Type) bool { return of.Name() == name })
-}
-
 // MergesBy returns the member by which the elements of a list are merged, "" for a list that is replaced.
 func (t Type) MergesBy() string { return t.mergeKey }
 
