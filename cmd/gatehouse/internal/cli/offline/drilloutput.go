@@ -60,15 +60,15 @@ func (f *drillFlags) write(to io.Writer, r *drill.Report, where string) error {
 // print writes the report for people. Flush of out has the error.
 func (r *drillReport) print(out io.Writer) {
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
-	harmless := 0
+	found := 0
 	for _, s := range r.Subjects {
 		if len(s.Findings) == 0 {
-			harmless++
 			continue
 		}
+		found++
 		answers := "answered by " + cli.InertName(s.Backend)
 		if s.FailurePolicy != "" {
-			answers = fmt.Sprintf("failurePolicy %s, %ds, ", s.FailurePolicy, s.TimeoutSeconds) + answers
+			answers = fmt.Sprintf("%s; failurePolicy %s, %ds; ", cli.Inert(s.Sent), s.FailurePolicy, s.TimeoutSeconds) + answers
 		}
 		line("%s (%s)", cli.InertName(s.Title()), answers)
 		for i := range s.Findings {
@@ -79,13 +79,6 @@ func (r *drillReport) print(out io.Writer) {
 			}
 		}
 		line("")
-	}
-	for _, c := range r.Cycles {
-		when := "wait for each other after an outage of all"
-		if c.Certificate {
-			when = "wait for each other once a certificate has ended"
-		}
-		line("%s: %s", when, cli.Inert(strings.Join(c.Members, ", ")))
 	}
 	if o := r.Outage; o != nil {
 		line("%s from %s to %s were judged:", diagnostic.Count(int(o.Requests), "request"), cli.FormatTime(&o.From), cli.FormatTime(&o.To))
@@ -100,8 +93,8 @@ func (r *drillReport) print(out io.Writer) {
 	for _, text := range r.Assumed {
 		line("assumed: %s", cli.Inert(text))
 	}
-	line("%s, %s, %s for %s in %s; nothing is wrong with %d", diagnostic.Count(r.Lockouts, "lockout"), diagnostic.Count(r.Risks, "risk"), diagnostic.Count(r.Notes, "note"),
-		diagnostic.Count(len(r.Subjects), "webhook"), r.Where, harmless)
+	line("%s, %s and %s for %d of %s in %s", diagnostic.Count(r.Lockouts, "lockout"), diagnostic.Count(r.Risks, "risk"), diagnostic.Count(r.Notes, "note"),
+		found, diagnostic.Count(len(r.Subjects), "webhook"), r.Where)
 }
 
 // pastText says what an outage would have meant.

@@ -63,6 +63,8 @@ type Subject struct {
 	Webhook string `json:"webhook,omitempty"`
 	// Backend is what answers: a Service, NAMESPACE/NAME, or the address of a URL.
 	Backend string `json:"backend"`
+	// Sent names the operations and resources of its rules, some of them.
+	Sent string `json:"sent,omitempty"`
 	// FailurePolicy is Fail or Ignore, and TimeoutSeconds how long the API server waits.
 	FailurePolicy  string `json:"failurePolicy,omitempty"`
 	TimeoutSeconds int    `json:"timeoutSeconds,omitempty"`
@@ -153,7 +155,7 @@ func New(ctx context.Context, c *Cluster) (*Drill, error) {
 			return nil, context.Cause(ctx)
 		}
 		s := &Subject{
-			Object: h.configuration, Webhook: h.GetName(), Backend: h.backend(), FailurePolicy: string(*h.GetFailurePolicy()), TimeoutSeconds: int(h.timeout.Seconds()),
+			Object: h.configuration, Webhook: h.GetName(), Backend: h.backend(), Sent: h.sent(), FailurePolicy: string(*h.GetFailurePolicy()), TimeoutSeconds: int(h.timeout.Seconds()),
 			Findings: []Finding{}, Place: h.place,
 		}
 		d.subjects[h] = s
@@ -363,8 +365,8 @@ func (d *Drill) addNewPods(ctx context.Context, h *hook) error {
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(d.cluster.namespaces))
-	if len(names) == 0 {
-		names = []string{corev1.NamespaceDefault}
+	if !d.cluster.Whole && !slices.Contains(names, corev1.NamespaceDefault) {
+		names = append(names, corev1.NamespaceDefault) // which any cluster has
 	}
 	var stopped []string
 	for _, name := range names {
@@ -382,7 +384,7 @@ func (d *Drill) addNewPods(ctx context.Context, h *hook) error {
 		}
 	}
 	if len(stopped) > 0 {
-		d.subjects[h].add(NewPods, nil, "without an answer, no pod can be created in %s of %d: %s", diagnostic.Count(len(stopped), "namespace"), len(names), describe(stopped))
+		d.subjects[h].add(NewPods, nil, "without an answer, no pod can be created in %d of %s: %s", len(stopped), diagnostic.Count(len(names), "namespace"), describe(stopped))
 	}
 	return nil
 }

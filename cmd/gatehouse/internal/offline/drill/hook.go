@@ -74,6 +74,29 @@ func (h *hook) backend() string {
 	}
 }
 
+// sent names the operations and resources of the rules, some of them.
+func (h *hook) sent() string {
+	rules := h.GetRules()
+	var names []string
+	for i := range rules[:min(maxDescribed, len(rules))] {
+		r := &rules[i]
+		var resources, operations []string
+		for _, group := range r.APIGroups[:min(maxDescribed, len(r.APIGroups))] {
+			for _, resource := range r.Resources[:min(maxDescribed, len(r.Resources))] {
+				resources = append(resources, strings.TrimSuffix(resource+"."+group, "."))
+			}
+		}
+		for _, o := range r.Operations[:min(maxOperations, len(r.Operations))] {
+			operations = append(operations, string(o))
+		}
+		names = append(names, strings.Join(operations, ",")+" "+describeSome(resources, len(r.APIGroups)*len(r.Resources)))
+	}
+	return describeSome(names, len(rules))
+}
+
+// maxOperations is how many operations there are.
+const maxOperations = 4
+
 // isNarrowed reports whether anything but the rules narrows what is sent.
 func (h *hook) isNarrowed() bool {
 	return len(h.GetMatchConditions()) > 0 || h.constraints.Namespaces != nil || h.constraints.Objects != nil

@@ -265,11 +265,17 @@ func (g *podGroup) nodeRole() string {
 	return ""
 }
 
-// describe names the requests of a finding, a few of them.
-func describe(titles []string) string {
-	const most = 3
-	text := strings.Join(titles[:min(most, len(titles))], ", ")
-	if more := len(titles) - most; more > 0 {
+// maxDescribed is how many names a text has.
+const maxDescribed = 3
+
+// describe names some of a list.
+func describe(titles []string) string { return describeSome(titles, len(titles)) }
+
+// describeSome is describe for so many, of which the first are given.
+func describeSome(titles []string, all int) string {
+	titles = titles[:min(maxDescribed, len(titles))]
+	text := strings.Join(titles, ", ")
+	if more := all - len(titles); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
