@@ -46,6 +46,8 @@ const (
 	Expired Code = "expired"
 	// TwoPolicies is an exception from two policies of one name.
 	TwoPolicies Code = "two-policies"
+	// ContainerNames is an exception of containers by their names alone.
+	ContainerNames Code = "container-names"
 	// AtomicField is an atomic field that an ApplyConfiguration sets.
 	AtomicField Code = "atomic-field"
 	// TokenVolume is a patch that replaces the volumes of pods.

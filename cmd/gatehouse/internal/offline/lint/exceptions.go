@@ -24,6 +24,9 @@ func (l *linter) lintException(d document, spec *v1alpha1.PolicyExceptionSpec) {
 				"%q is a %s and an %s: the exception is from both", p.Name, policyKind, admissionKind)
 		}
 	}
+	if of := spec.Match.Containers; of != nil && len(of.Images) == 0 {
+		d.warn(ContainerNames, field.NewPath("spec", "match", "containers"), "add images", "exempts containers by their names alone, which the author of a pod chooses")
+	}
 	l.lintExceptionConditions(d, spec)
 }
 
