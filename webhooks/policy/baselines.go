@@ -58,7 +58,7 @@ func entryOf(t target, result *ruleResult) (entry *baseline.Entry, why string) {
 	case r.Operation != admissionv1.Create && r.Operation != admissionv1.Update:
 		return nil, "it is not about the creation or update of an object"
 	}
-	rule := baseline.RuleID{Kind: t.policy.kind, Policy: t.policy.name, Rule: result.name}
+	rule := baseline.RuleID{RuleName: baseline.RuleName{Kind: t.policy.kind, Policy: t.policy.name, Rule: result.name}}
 	var reads, own *expression.Reads
 	var uses expression.Uses
 	if result.rule != nil {

@@ -33,6 +33,10 @@ const (
 	baselineNamespace = "gatehouse-system"
 )
 
+func imagesName() baseline.RuleName {
+	return baseline.RuleName{Kind: "AdmissionPolicy", Policy: "pods", Rule: "validations[images]"}
+}
+
 func baselineNow() time.Time { return time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC) }
 
 // violationsOf returns the violations of the creation of an object with their entries.
@@ -58,19 +62,18 @@ func entry(t testing.TB, set *policy.Set, object string) baseline.Entry {
 // baselineOf returns a baseline of the violations of objects.
 func baselineOf(t testing.TB, set *policy.Set, namespace string, expires time.Time, objects ...string) policy.Baseline {
 	t.Helper()
-	var all baseline.Violations
-	for _, object := range objects {
-		for _, v := range violationsOf(t, set, object) {
-			all.Add(baseline.RuleName{Kind: v.Kind, Policy: v.Policy, Rule: v.Rule}, v.Entry, v.Unbaselined)
-		}
-	}
-	documents := all.Documents(&v1alpha1.PolicyBaseline{
+	document := &v1alpha1.PolicyBaseline{
 		ObjectMeta: metav1.ObjectMeta{Name: "strict", Namespace: namespace},
 		Spec:       v1alpha1.PolicyBaselineSpec{Reason: "rollout", ExpiresAt: metav1.NewTime(expires)},
-	})
-	b, problems := policy.NewBaseline(&documents[0])
-	if len(problems) > 0 || len(documents) != 1 {
-		t.Fatal(problems, len(documents))
+	}
+	for _, object := range objects {
+		for _, v := range violationsOf(t, set, object) {
+			document.Spec.Rules = append(document.Spec.Rules, v1alpha1.BaselineRule{Kind: v.Kind, Policy: v.Policy, Rule: v.Rule, Entries: []string{v.Entry.String()}})
+		}
+	}
+	b, problems := policy.NewBaseline(document)
+	if len(problems) > 0 {
+		t.Fatal(problems)
 	}
 	return *b
 }
@@ -147,7 +150,7 @@ func TestBaseline(t *testing.T) {
 			}
 			// Without an entry, no verdict changes.
 			empty := ofDeployment
-			empty.Rules = []baseline.Rule{{Kind: "AdmissionPolicy", Policy: "pods", Rule: "validations[images]"}}
+			empty.Rules = []baseline.Rule{{RuleName: imagesName()}}
 			with, without := decide(t, withBaselines(t, documents, baselineNow, empty), review(t, tt.object)), decide(t, compile(t, documents), review(t, tt.object))
 			if toJSON(t, with) != toJSON(t, without) {
 				t.Errorf("with an empty baseline %s\nwithout %s", toJSON(t, with), toJSON(t, without))
@@ -396,7 +399,7 @@ func TestDigestIsStable(t *testing.T) {
 		Spec:       v1alpha1.PolicyBaselineSpec{Reason: "r", ExpiresAt: metav1.NewTime(baselineNow().Add(time.Hour))},
 	}}
 	for rule := range digests(t, set, map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"containers": []any{}}}) {
-		empty.Rules = append(empty.Rules, baseline.Rule{Kind: "AdmissionPolicy", Policy: "pods", Rule: rule, Digests: []baseline.Digest{{}}})
+		empty.Rules = append(empty.Rules, baseline.Rule{RuleName: baseline.RuleName{Kind: "AdmissionPolicy", Policy: "pods", Rule: rule}, Digests: []baseline.Digest{{}}})
 	}
 	withEmpty := withBaselines(t, stablePolicy(), baselineNow, empty)
 	random := rand.New(rand.NewPCG(48, 2))
@@ -767,7 +770,7 @@ func BenchmarkBaseline(b *testing.B) {
 				spec := specOf(b, podsOnly(imagesRule))
 				spec.Now = baselineNow
 				for i := range with {
-					rule := baseline.Rule{Kind: "AdmissionPolicy", Policy: "pods", Rule: "validations[images]"}
+					rule := baseline.Rule{RuleName: imagesName()}
 					for k := range baseline.MaxEntries {
 						rule.Digests = append(rule.Digests, baseline.Digest{byte(k >> 2), byte(k), byte(i)})
 					}

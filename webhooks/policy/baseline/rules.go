@@ -1,6 +1,7 @@
 package baseline
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -9,10 +10,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
+// RuleName names a rule of a policy.
+type RuleName struct{ Kind, Policy, Rule string }
+
+// Compare orders rules by their policies.
+func (r RuleName) Compare(other RuleName) int {
+	return cmp.Or(cmp.Compare(r.Kind, other.Kind), cmp.Compare(r.Policy, other.Policy), cmp.Compare(r.Rule, other.Rule))
+}
+
 // Rule is what a PolicyBaseline allows of one rule, without the objects' names: 32 bytes for each entry.
 type Rule struct {
-	// Kind, Policy and Rule are as in v1alpha1.BaselineRule.
-	Kind, Policy, Rule string
+	RuleName
+
 	// Digests are those of the entries, sorted.
 	Digests []Digest
 }
@@ -38,7 +47,7 @@ func Compact(spec *v1alpha1.PolicyBaselineSpec) (rules []Rule, problems field.Er
 				problems = append(problems, field.Required(at.Child(name.field), "name the rule as its violations do"))
 			}
 		}
-		out := Rule{Kind: of.Kind, Policy: of.Policy, Rule: of.Rule, Digests: make([]Digest, 0, len(of.Entries))}
+		out := Rule{RuleName: RuleName{of.Kind, of.Policy, of.Rule}, Digests: make([]Digest, 0, len(of.Entries))}
 		for k, text := range of.Entries {
 			e, err := ParseEntry(text)
 			if err != nil {

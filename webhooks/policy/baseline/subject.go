@@ -327,7 +327,8 @@ func (s *Subject) IsMade() bool { return s.isMade }
 
 // RuleID is a rule of a policy, as a digest knows it.
 type RuleID struct {
-	Kind, Policy, Rule string
+	RuleName
+
 	// Source is what the rule says, so that another rule of the same name has other digests.
 	Source []byte
 	// Annotations is part of the names of the annotations that it reads besides, "" for none.

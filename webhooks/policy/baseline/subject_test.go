@@ -148,7 +148,7 @@ func TestDigest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := s.Entry(baseline.RuleID{Kind: "AdmissionPolicy", Policy: "p", Rule: "validations[0]", Source: []byte("object.spec == {}\n")}, expression.ReadsOf([]string{"metadata", "labels", "a"}, []string{"spec", "containers", expression.EachElement, "resources", "limits"})).String()
+	got := s.Entry(baseline.RuleID{RuleName: baseline.RuleName{Kind: "AdmissionPolicy", Policy: "p", Rule: "validations[0]"}, Source: []byte("object.spec == {}\n")}, expression.ReadsOf([]string{"metadata", "labels", "a"}, []string{"spec", "containers", expression.EachElement, "resources", "limits"})).String()
 	if want := "shop/Pod/p@sha256:d295dc3ea48fdabb4a63bcc04ea4c73c44eeda47a55a98ebcead621eaa985e61"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
