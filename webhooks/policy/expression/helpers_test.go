@@ -160,5 +160,15 @@ func sameIn(reads *expression.Reads, object, old rawjson.Value) bool {
 	return reads.SameWithin(object, old, &budget)
 }
 
+// readText returns the text of what is read of an object.
+func readText(t testing.TB, reads *expression.Reads, object string) string {
+	t.Helper()
+	decoded, err := parse(t, object).Decode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(reads.AppendRead(nil, decoded))
+}
+
 // isOutOfBudget reports whether the error is that of a Phase that has nothing left.
 func isOutOfBudget(err error) bool { return errors.Is(err, apiservercel.ErrOutOfBudget) }
