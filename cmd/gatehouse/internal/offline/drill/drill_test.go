@@ -74,8 +74,11 @@ func guard(fields string) []string {
 }
 
 func hookWith(name, fields string) string {
+	if !strings.Contains(fields, "clientConfig:") {
+		fields = fmt.Sprintf("clientConfig: {service: {namespace: %[1]s, name: %[1]s}}, %s", name, fields)
+	}
 	return fmt.Sprintf(`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: %[1]s}, webhooks: [
-  {name: %[1]s.example.org, admissionReviewVersions: [v1], sideEffects: None, clientConfig: {service: {namespace: %[1]s, name: %[1]s}}, %[2]s}]}`, name, fields)
+  {name: %[1]s.example.org, admissionReviewVersions: [v1], %[2]s}]}`, name, fields)
 }
 
 const (
