@@ -29,17 +29,18 @@ type APIServer struct {
 	Mux *http.ServeMux
 	// Forbidden is a pod whose ports may not be forwarded, and Dead one on which nothing listens.
 	Forbidden, Dead string
+	// Listeners are the addresses of the listeners, by the name of the pod. A test may add some.
+	Listeners map[string]string
 }
 
 // NewAPIServer returns a server with these pods: the handlers of their listeners, by the name of the pod.
 func NewAPIServer(t *testing.T, ops map[string]http.Handler) *APIServer {
 	t.Helper()
-	s := &APIServer{Mux: http.NewServeMux()}
-	listeners := map[string]string{}
+	s := &APIServer{Mux: http.NewServeMux(), Listeners: map[string]string{}}
 	for name, handler := range ops {
 		server := httptest.NewServer(handler)
 		t.Cleanup(server.Close)
-		listeners[name] = server.Listener.Addr().String()
+		s.Listeners[name] = server.Listener.Addr().String()
 	}
 	s.Mux.HandleFunc("GET /api/v1/namespaces/gatehouse-system/pods", func(w http.ResponseWriter, r *http.Request) {
 		list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
@@ -68,7 +69,7 @@ func NewAPIServer(t *testing.T, ops map[string]http.Handler) *APIServer {
 			http.Error(w, "no websockets here", http.StatusBadRequest) // as before 1.31
 			return
 		}
-		listener := forwarder(listeners[name])
+		listener := forwarder(s.Listeners[name])
 		if name == s.Dead {
 			listener = ""
 		}
