@@ -299,7 +299,7 @@ func TestLintCluster(t *testing.T) {
 		"a directory":               {objects: []string{odd}, args: []string{"--config", fine}, says: "0 errors, 0 warnings in "},
 		"a directory beside it":     {objects: []string{strings.Replace(odd, "name: team", "name: odd", 1)}, args: []string{"--config", fine, "--with-cluster"}, says: strings.Replace(warning, "/team", "/odd", 1)},
 		"a directory with an error": {objects: []string{teamPolicy}, args: []string{"--config", wrong}, code: cli.ExitNo, says: "p.yaml:"},
-		"flags without a cluster":   {args: []string{"--config", fine, "--kubeconfig", "", "--partial"}, code: cli.ExitUnknown, says: "--with-cluster and --partial need a cluster"},
+		"flags without a cluster":   {args: []string{"--config", fine, "--kubeconfig", "", "--partial"}, code: cli.ExitUnknown, says: "--with-cluster, --with and --partial need a cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -30,6 +30,8 @@ type SourceFlags struct {
 	WithCluster bool
 	// partial accepts that the documents of the servers are not known.
 	partial bool
+	// with are directories from which API servers read policies.
+	with []string
 	// hasFlags is false for a program that adds no flags.
 	hasFlags bool
 	// optional reports whether the command does without a cluster.
@@ -47,6 +49,7 @@ func (f *SourceFlags) Add(cmd *cobra.Command) {
 	f.ClusterFlags.Add(cmd)
 	f.hasFlags = true
 	cmd.Flags().BoolVar(&f.WithCluster, "with-cluster", false, "decide by --config and by what is active in the cluster; a document replaces an object of the same kind and name")
+	cmd.Flags().StringArrayVar(&f.with, "with", nil, "directory from which the API servers read policies (staticManifestsDir), which their API does not show: these decide too; repeatable")
 	cmd.Flags().BoolVar(&f.partial, "partial", false, "decide even if the documents of the servers' own --config cannot be read")
 }
 
@@ -64,8 +67,11 @@ func (f *SourceFlags) AddBeside(cmd *cobra.Command, value *string, unless ...str
 // Check returns what is wrong with the flags beside a directory, "" for none.
 func (f *SourceFlags) Check(dir string) error {
 	err := f.ClusterFlags.Check()
-	if (f.WithCluster || f.partial) && !f.Given() && f.optional {
-		err = errors.Join(err, errors.New("--with-cluster and --partial need a cluster (hint: --context NAME)"))
+	if (f.WithCluster || f.partial || len(f.with) > 0) && !f.Given() && f.optional {
+		err = errors.Join(err, errors.New("--with-cluster, --with and --partial need a cluster (hint: --context NAME)"))
+	}
+	if len(f.with) > 0 && !f.native(dir) {
+		err = errors.Join(err, errors.New("--with is for what is active in the cluster, and --config replaces that (hint: --with-cluster)"))
 	}
 	if f.WithCluster && dir == "" {
 		err = errors.Join(err, errors.New("--with-cluster is for --config: without a directory what is active in the cluster decides"))
@@ -78,6 +84,9 @@ func (f *SourceFlags) Arguments(withCluster bool) []string {
 	words := f.ClusterFlags.Arguments()
 	if withCluster {
 		words = append(words, "--with-cluster")
+	}
+	for _, dir := range f.with {
+		words = append(words, "--with", dir)
 	}
 	if f.partial {
 		words = append(words, "--partial")
@@ -101,7 +110,18 @@ func (f *SourceFlags) Describe(dir string) string {
 	case dir != "":
 		text = InertName(dir) + " in " + where
 	}
+	for _, with := range f.with {
+		text += " with " + InertName(with)
+	}
 	return text
+}
+
+// Unseen says what may decide too and is not known, "" for nothing: it is not among what is active in the cluster.
+func (f *SourceFlags) Unseen(dir string) string {
+	if !f.native(dir) || len(f.with) > 0 || f.optional && !f.Given() {
+		return ""
+	}
+	return "policies and webhooks that API servers read from files (Kubernetes 1.37) are not considered, because their API does not show them (hint: --with DIR takes such policies)"
 }
 
 // ContextName returns the name of the context, "" if there is none.
@@ -157,6 +177,18 @@ func (f *SourceFlags) Open(ctx context.Context, dir string) (*Source, error) {
 		inspect = config.Inspect
 	}
 	out.Documents, out.Found = inspect(dir)
+	for _, with := range f.with {
+		if err := CheckDir("--with", with); err != nil {
+			out.Close()
+			return nil, err
+		}
+		others, found := config.Inspect(with)
+		if found.Err() != nil {
+			out.Close()
+			return nil, config.InvalidError(with, found.Err())
+		}
+		out.Documents = out.Documents.Beside(others)
+	}
 	return out, nil
 }
 

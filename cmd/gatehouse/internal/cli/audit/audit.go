@@ -184,6 +184,7 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 		return source.Explain(err)
 	}
 	r := newReport(f, source.Describe(), outcome, aggregator.Summary())
+	r.Unseen = f.Unseen(f.config)
 	for _, name := range f.namespaces {
 		source.Once.Namespace(name) // a missing right is a problem: then it is unknown whether the namespace exists
 	}

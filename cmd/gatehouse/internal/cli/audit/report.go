@@ -22,6 +22,8 @@ type report struct {
 	// Configuration says by what was decided, for people, and Digest identifies it.
 	Configuration string `json:"configuration"`
 	Digest        string `json:"digest,omitempty"`
+	// Unseen says for people what may decide too and is not known.
+	Unseen string `json:"unseen,omitempty"`
 	// Namespaces and Kinds are the filters, if any.
 	Namespaces []string  `json:"namespaces,omitempty"`
 	Kinds      []string  `json:"kinds,omitempty"`

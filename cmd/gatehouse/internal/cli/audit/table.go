@@ -26,6 +26,9 @@ func (r *report) print(out io.Writer) {
 		line("%s", r.counted()+" judged by "+r.Configuration)
 		line("%s, in %s", cli.FormatTime(&r.Began), r.elapsed())
 	}
+	if r.Unseen != "" {
+		line("note: %s", r.Unseen)
+	}
 	var rules, changes []summary.Rule
 	for i := range r.Rules {
 		one := &r.Rules[i]

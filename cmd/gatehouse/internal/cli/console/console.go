@@ -246,5 +246,8 @@ func (c *console) about() string {
 		}
 		return filepath.Base(c.config) + ", without a cluster"
 	}
+	if c.Unseen(c.config) != "" {
+		return c.Describe(c.config) + ", without policies in files of API servers"
+	}
 	return c.Describe(c.config)
 }

@@ -40,6 +40,8 @@ type manifestsFlags struct {
 	clientCert, clientKey string
 	// kubeconfigPath is the path of the kubeconfig on the hosts of kube-apiserver.
 	kubeconfigPath string
+	// static is the webhook configuration to print as a file of kube-apiserver, "" for none.
+	static string
 }
 
 // NewManifestsCommand returns the command "gatehouse manifests".
@@ -68,6 +70,9 @@ Exit codes: 0 printed, 2 wrong usage, or an invalid configuration or CA.`,
   gatehouse manifests --crds | kubectl apply --server-side -f -
   gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed --custom-resources \
     --manage-registration | kubectl apply --server-side -f -
+
+  # webhooks that nobody can delete with kubectl, in a file of kube-apiserver
+  gatehouse manifests --url https://192.0.2.10:9443 --ca-file ca.crt --config DIR --static validating > /etc/kubernetes/webhooks/validating/gatehouse.yaml
 
   # the rights of audits, for the policies that are active
   gatehouse manifests --audit | kubectl apply -f -
@@ -114,6 +119,7 @@ Exit codes: 0 printed, 2 wrong usage, or an invalid configuration or CA.`,
 	flags.BoolVar(&f.audit, "audit", false, "for serve --audit-every: print only the rights to list what the active policies of the cluster match, or those of --config, and to write reports")
 	flags.BoolVar(&f.drill, "drill", false, "print only a ClusterRole with the rights to run drill")
 	f.cluster.Add(cmd)
+	flags.StringVar(&f.static, "static", "", "print only this webhook configuration, mutating or validating, as a file of staticManifestsDir of kube-apiserver (Kubernetes 1.37); needs --url and --ca-file")
 	flags.BoolVar(&f.crds, "crds", false, "print only the CustomResourceDefinitions of this version")
 	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+cli.OrList(partNames())+" (default: all)")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for --authentication-token-webhook-config-file of kube-apiserver")
@@ -243,6 +249,16 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 		header += fmt.Sprintf("\n\nThis is for Gatehouse in the namespace %q, which must be there first (kubectl create namespace %s), started as\nfollows, with flags besides as you like:\n%s", o.Namespace, o.Namespace, admission.Serve)
 	}
 	documents, notes := admission.Documents, admission.Notes
+	if f.static != "" {
+		if documents = registration.Static(documents, f.static); len(documents) == 0 {
+			return nil, nil, fmt.Errorf("--static %s: nothing to print, because no policy or profile of the configuration needs this webhook", f.static)
+		}
+		// A comment that is a document of its own keeps the API server from reading the file.
+		text, err := registration.YAML("", documents)
+		return append([]byte(`# Made by "gatehouse manifests --static". If Gatehouse keeps you from repairing it:
+# move this file out of staticManifestsDir on every host of kube-apiserver.
+`), text...), notes, err
+	}
 	if len(f.parts) > 0 {
 		var parts []registration.Part
 		for _, name := range f.parts {
@@ -319,6 +335,11 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	case f.certificates == "" && f.caFile == "":
 		problems.Add(true, "the CA is missing (hint: --ca-file, or --certificates %s)", cli.OrList(certificateSources()))
 	}
+	if f.static != "" && !slices.Contains(registration.StaticKinds(), f.static) {
+		problems = append(problems, notOneOf("static", f.static, registration.StaticKinds()))
+	}
+	problems.Add(f.static != "" && (f.url == "" || f.caFile == ""), "--static needs --url and --ca-file: the API server calls such webhooks before it knows a Service, and nobody writes a CA into its files")
+	problems.Add(f.static != "" && (f.managed || len(f.parts) > 0), "--static excludes --manage-registration and --part")
 	problems.Add(f.logouts && !f.customResources, "--back-channel-logout needs --custom-resources: logouts are stored as TokenRevocations")
 	problems.Add(f.managed && !f.customResources, "--manage-registration needs --custom-resources, with which replicas elect the one that writes the rules")
 	problems.Add(f.managed && f.config != "", "--manage-registration and --config exclude each other: Gatehouse writes the rules")

@@ -40,7 +40,12 @@ type lintFlags struct {
 	explain string
 	// failOn is the severity from which on the exit code is 1.
 	failOn string
+	// profile is what else is linted than documents of Gatehouse, "" for nothing else.
+	profile string
 }
+
+// staticProfile is the value of --profile for a directory from which kube-apiserver reads policies or webhooks.
+const staticProfile = "static"
 
 // outputs returns the values of --output; the first is the default.
 func (*lintFlags) outputs() []string { return []string{"text", "json", "sarif", "github"} }
@@ -59,6 +64,10 @@ document needs elsewhere, such as a setting of the API server. All files and
 directories that you name are one configuration together. With --context,
 --kubeconfig or --in-cluster, lint reads what is active in a cluster.
 
+With --profile static, each directory is one from which kube-apiserver reads policies
+or webhooks (staticManifestsDir), and lint prints every error for which it would not
+start.
+
 A line begins with file:line:column, as editors expect it. A warning or note ends with a
 code: --explain CODE prints what it means and what to do, and the annotation
 gatehouse.dev/lint-ignore of a document suppresses it there.
@@ -69,6 +78,9 @@ usage, something cannot be read, or no policy or profile is active.`,
   gatehouse lint policies/images.yaml policies/exceptions
   gatehouse lint --context prod
   gatehouse lint --config . -o json | jq -r '.findings[] | "\(.file):\(.line)"'
+
+  # a directory of kube-apiserver
+  gatehouse lint --profile static /etc/kubernetes/policies/validating
 
   # what does this warning mean?
   gatehouse lint --explain optional-field
@@ -91,6 +103,7 @@ usage, something cannot be read, or no policy or profile is active.`,
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration in which no policy and no profile is active")
 	cmd.Flags().StringVar(&f.failOn, "fail-on", string(diagnostic.Error), "lowest severity for which the exit code is 1: error or warning")
+	cmd.Flags().StringVar(&f.profile, "profile", "", "lint directories of kube-apiserver in place of documents of Gatehouse: "+staticProfile)
 	cmd.Flags().StringVar(&f.explain, explainFlag, "", "print what a code means, with an example and what to do; needs no --config")
 	return cmd
 }
@@ -142,6 +155,12 @@ func (f *lintFlags) lint(ctx context.Context) (*lintReport, error) {
 	if f.failOn != string(diagnostic.Error) && f.failOn != string(diagnostic.Warning) {
 		err = errors.Join(err, fmt.Errorf("--fail-on %q: must be error or warning", f.failOn))
 	}
+	if f.profile != "" && f.profile != staticProfile {
+		err = errors.Join(err, fmt.Errorf("--profile %q: must be %s", f.profile, staticProfile))
+	}
+	if f.profile != "" && (f.cluster.Given() || len(f.kustomizations) > 0) {
+		err = errors.Join(err, errors.New("--profile is for directories, and neither for -k nor for a cluster"))
+	}
 	if f.cluster.Given() && len(f.files)+len(f.kustomizations) > 0 {
 		err = errors.Join(err, errors.New("files and a cluster cannot be given together (hint: --config DIR --with-cluster)"))
 	}
@@ -165,11 +184,47 @@ func (f *lintFlags) lint(ctx context.Context) (*lintReport, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case f.profile == staticProfile:
+		return lintStatic(paths)
 	case f.cluster.Given():
 		return f.lintCluster(ctx)
 	default:
 		return f.lintPaths(paths, rendered), nil
 	}
+}
+
+// lintStatic returns the report of directories from which kube-apiserver reads policies or webhooks.
+func lintStatic(dirs []string) (*lintReport, error) {
+	r := &lintReport{config: &config.Config{}}
+	for _, dir := range dirs {
+		if err := cli.CheckDir("--profile "+staticProfile, dir); err != nil {
+			return nil, err
+		}
+		files, found, err := lint.Static(dir)
+		if err != nil {
+			return nil, fmt.Errorf("%s: cannot be read: %w", cli.OneLine(dir), cli.Cause(err))
+		}
+		r.config.Files += files
+		r.add(found, dir)
+	}
+	return r, nil
+}
+
+// add adds diagnostics whose sources are below a directory.
+func (r *lintReport) add(found diagnostic.List, dir string) {
+	at := newPositions(dir)
+	for _, d := range found {
+		shown := at.locate(&d)
+		r.findings = append(r.findings, finding{d, shown})
+		switch d.Severity {
+		case diagnostic.Error:
+			r.errors++
+		case diagnostic.Warning:
+			r.warnings++
+		case diagnostic.Note: // It asks for nothing in the documents.
+		}
+	}
+	sortByPosition(r.findings)
 }
 
 // lintPaths returns the report of files and directories, and of texts by their names, which are one configuration. A single directory
@@ -276,19 +331,7 @@ func newLintReport(c *config.Config, found diagnostic.List, dir string, scopesEn
 	hintMutating(c, found)
 	found.Sort()
 	r := &lintReport{config: c}
-	at := newPositions(dir)
-	for _, d := range found {
-		shown := at.locate(&d)
-		r.findings = append(r.findings, finding{d, shown})
-		switch d.Severity {
-		case diagnostic.Error:
-			r.errors++
-		case diagnostic.Warning:
-			r.warnings++
-		case diagnostic.Note: // It asks for nothing in the documents.
-		}
-	}
-	sortByPosition(r.findings)
+	r.add(found, dir)
 	return r
 }
 

@@ -312,6 +312,9 @@ func (in *input) writeProblems(out io.Writer) {
 		return
 	}
 	in.source.WriteUnconsidered(out)
+	if unseen := in.cluster.Unseen(in.manifestFlags.config); unseen != "" {
+		_, _ = fmt.Fprintln(out, "note: "+unseen) // best effort
+	}
 	problems, more := in.source.Once.Problems()
 	for _, problem := range problems {
 		_, _ = fmt.Fprintln(out, "note: "+cli.Inert(problem.Error())) // best effort, here and below

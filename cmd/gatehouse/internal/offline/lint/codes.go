@@ -56,6 +56,23 @@ const (
 	Resize Code = "resize"
 	// TokenScope is a scope of tokens, which counts only if the API server enforces it.
 	TokenScope Code = "token-scope"
+
+	// The others are about files of which an API server reads admission policies and webhooks, see Static. They are errors.
+
+	// StaticKind is a document of another kind, or of the kinds of two plugins.
+	StaticKind Code = "static-kind"
+	// StaticName is a name without the ending of names in files, or one that is there twice.
+	StaticName Code = "static-name"
+	// StaticParams is a policy or binding with params.
+	StaticParams Code = "static-params"
+	// StaticReference is a binding whose policy is in another place.
+	StaticReference Code = "static-reference"
+	// StaticService is a webhook without a URL.
+	StaticService Code = "static-service"
+	// StaticInvalid is an object that the API server refuses wherever it is.
+	StaticInvalid Code = "static-invalid"
+	// StaticUnread is a file that the API server does not read.
+	StaticUnread Code = "static-unread"
 )
 
 // explanation explains a code to users.

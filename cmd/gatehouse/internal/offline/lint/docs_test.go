@@ -12,7 +12,11 @@ import (
 func TestExplanations(t *testing.T) {
 	t.Parallel()
 	for _, code := range lint.Codes() {
-		got := lintText(t, lint.Example(code))
+		read := lintText
+		if strings.HasPrefix(string(code), "static-") {
+			read = staticText
+		}
+		got := read(t, lint.Example(code))
 		for line := range strings.SplitSeq(got, "\n") {
 			if !strings.HasSuffix(line, fmt.Sprintf(" [%s]", code)) {
 				t.Errorf("%s: its example gives %q", code, line)
