@@ -57,8 +57,9 @@ func containerLists() [3]string {
 
 // containerPaths returns the paths of these lists for a pod, or the template of one, at a path of the object.
 func containerPaths(pod []string) [][]string {
-	out := make([][]string, 0, len(containerLists()))
-	for _, list := range containerLists() {
+	lists := containerLists()
+	out := make([][]string, 0, len(lists))
+	for _, list := range lists {
 		out = append(out, slices.Concat(pod, []string{"spec", list}))
 	}
 	return out
@@ -410,7 +411,7 @@ func existsWithout(t target, result *ruleResult, f *finding) bool {
 	}
 	v, own := t.request.decider, f.without.decider
 	own.compared, own.uncounted = v.compared, v.uncounted
-	if earlier := t.request.earlier; t.request.template != "" && earlier != nil && !f.without.earlierRead {
+	if earlier := t.request.earlier; t.request.template != "" && earlier != nil {
 		left := make([]bool, len(earlier.podContainers().all))
 		for _, x := range f.together {
 			earlier.leaveOut(x, left)

@@ -127,7 +127,7 @@ func TestContainerExceptions(t *testing.T) {
 
 		// The standards.
 		{"a standard", containersOf("podSecurity: {level: baseline}"), exempting(byLegacy), podWith(strings.Replace(legacy, "{", "{securityContext: {privileged: true}, ", 1)+","+goodOne, ""), asItIs, "Excepted podSecurity.privileged by gatehouse-system/x"},
-		{"a standard, and another container", containersOf("podSecurity: {level: baseline}"), exempting(byLegacy), podWith(strings.Replace(legacy+","+goodOne, "{", "{securityContext: {privileged: true}, ", -1), ""), asItIs, "Violated podSecurity.privileged"},
+		{"a standard, and another container", containersOf("podSecurity: {level: baseline}"), exempting(byLegacy), podWith(strings.ReplaceAll(legacy+","+goodOne, "{", "{securityContext: {privileged: true}, "), ""), asItIs, "Violated podSecurity.privileged"},
 		{"a standard, and a field of the pod", containersOf("podSecurity: {level: baseline}"), exempting(byLegacy), podWith(strings.Replace(legacy, "{", "{ports: [{hostPort: 80}], ", 1), "hostPID: true, volumes: [{name: h, hostPath: {path: /}}], "), asItIs, "Violated podSecurity.hostNamespaces; Violated podSecurity.hostPathVolumes; Excepted podSecurity.hostPorts by gatehouse-system/x"},
 		{"a standard, and a wrong field of the pod that a container inherits", containersOf("podSecurity: {level: restricted}"), exempting(byLegacy + `, names: [old]`), podWith(strings.Replace(legacy, "{", "{securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}, ", 1), "securityContext: {runAsNonRoot: false}, "), asItIs, "Violated podSecurity.runAsNonRoot"},
 
@@ -165,6 +165,9 @@ func TestContainerExceptions(t *testing.T) {
 			}
 			if audited := d.Response().AuditAnnotations[policy.ExceptedByKey]; strings.Contains(tc.want, " by ") != (audited != "") {
 				t.Errorf("audited %q", audited)
+			}
+			if got := decide(t, set, review(t, tc.object, tc.options)); got.Allowed != d.Response().Allowed {
+				t.Errorf("the answer is %+v", got)
 			}
 			explained := set.Decide(context.Background(), policy.Input{Request: review(t, tc.object, tc.options), Explain: true})
 			if got := outcomes(explained); got != tc.want {

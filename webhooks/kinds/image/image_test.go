@@ -40,7 +40,7 @@ func TestParse(t *testing.T) {
 		"registry.example/legacy/app:v1:v2":         "",
 		"evil.example/x@registry.example/a":         "",
 		"https://registry.example/legacy/app":       "",
-		" nginx":                                    "",
+		"nginx ":                                    "",
 		"nginx\n":                                   "",
 		"":                                          "",
 		"/":                                         "",
@@ -98,7 +98,7 @@ func TestPattern(t *testing.T) {
 			images string
 			want   bool
 		}{{tc.matching, true}, {tc.others, false}} {
-			for _, text := range strings.Fields(list.images) {
+			for text := range strings.FieldsSeq(list.images) {
 				if r, ok := image.Parse(text); ok && p.Matches(r) != list.want || !ok && list.want {
 					t.Errorf("%s matches %s: %v, want %v", tc.pattern, text, !list.want, list.want)
 				}
