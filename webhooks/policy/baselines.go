@@ -82,13 +82,11 @@ func entryOf(t target, result *ruleResult) (entry *baseline.Entry, why string) {
 		if uses.Has(expression.UsesName) && s.IsMade() {
 			return nil, "it reads request.name, which changes by itself"
 		}
-		for _, kind := range [...]schema.GroupVersionKind{schema.GroupVersionKind(r.Kind), schema.GroupVersionKind(*r.RequestKind)} {
-			rule.Request = append(rule.Request, kind.String())
+		asked := r.Kind
+		if r.RequestKind != nil {
+			asked = *r.RequestKind
 		}
-		for _, resource := range [...]schema.GroupVersionResource{schema.GroupVersionResource(r.Resource), schema.GroupVersionResource(*r.RequestResource)} {
-			rule.Request = append(rule.Request, resource.String())
-		}
-		rule.Request = append(rule.Request, r.SubResource, r.RequestSubResource)
+		rule.Request = []string{r.Kind.String(), asked.String(), r.Resource.String(), r.Requested.String(), r.SubResource, r.RequestSubResource}
 	}
 	if why := s.WhyUnbounded(own, reads); why != "" {
 		return nil, why

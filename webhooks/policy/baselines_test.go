@@ -250,6 +250,14 @@ func TestUnbaselined(t *testing.T) {
 	if all := violationsOf(t, set, podOf("generateName: a-, namespace: shop", "x")); len(all) != 1 || all[0].Unbaselined != "its name is generated, and no workload makes it" {
 		t.Errorf("got %+v", all)
 	}
+	// What the client named is what is sent, if the request does not say otherwise.
+	bare := review(t, owned)
+	kinds := compile(t, podsOnly(`validations: [{expression: "request.requestKind.kind == 'X' || request.requestResource.resource == 'x'"}]`))
+	want := entry(t, kinds, owned)
+	bare.RequestKind, bare.RequestResource = nil, nil
+	if all := kinds.Decide(context.Background(), policy.Input{Request: bare, Entries: true}).Violations; len(all) != 1 || all[0].Entry == nil || *all[0].Entry != want {
+		t.Errorf("got %+v, want %s", all, want)
+	}
 	// A digest must not tell what is in a Secret, not even to who guesses it.
 	secrets := compile(t, denyAll("p", `matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]},
 		validations: [{expression: "has(object.metadata.labels.team)"}, {expression: "'password' in object.data && object.data.password != 'eA=='"}]`, ""))

@@ -153,3 +153,30 @@ func TestDigest(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// FuzzSubject reads whatever is in the places of fields, and finds the same each time.
+func FuzzSubject(f *testing.F) {
+	for _, text := range []string{
+		`{}`, `[]`, `{"metadata":{"name":"a","labels":[],"annotations":1},"spec":{"volumes":{},"containers":[1,{"volumeMounts":[null]}]}}`,
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","ownerReferences":[1,{"controller":true,"kind":2}]},"spec":null,"status":{}}`,
+		`{"metadata":{"name":"x-0","ownerReferences":[{"controller":true,"apiVersion":"apps/v1","kind":"StatefulSet","name":"x"}]},"spec":{"volumes":[{"persistentVolumeClaim":{"claimName":1}}],"tolerations":[1]}}`,
+		`{"metadata":{"name":"x","ownerReferences":[{"controller":true,"apiVersion":"apps/v1","kind":"DaemonSet","name":"x"}]},"spec":{"affinity":[],"tolerations":[1,{"key":"node.kubernetes.io/x","operator":"Exists"}]}}`,
+	} {
+		f.Add([]byte(text))
+	}
+	reads := expression.ReadsOf([]string{"metadata", "labels"}, []string{"spec"})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		text, err := rawjson.Parse(data)
+		if err != nil {
+			return
+		}
+		s, err := baseline.NewSubject(podKind(), "shop", baseline.Owner{}, text)
+		if err != nil {
+			return
+		}
+		again, err := baseline.NewSubject(podKind(), "shop", baseline.Owner{}, text)
+		if err != nil || s.Entry(baseline.RuleID{}, reads) != again.Entry(baseline.RuleID{}, reads) || s.WhyUnbounded(reads, reads) != "" {
+			t.Errorf("got %v, %v", again, err)
+		}
+	})
+}
