@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -142,43 +141,12 @@ func writeFiles(sources []source, texts [][]byte) error {
 	var errs []error
 	for i, s := range sources {
 		if !bytes.Equal(s.text, texts[i]) {
-			if err := replaceFile(s.path, texts[i]); err != nil {
+			if err := cli.ReplaceFile(s.path, texts[i]); err != nil {
 				errs = append(errs, fmt.Errorf("%s: cannot be written: %w", cli.OneLine(s.Name), cli.Cause(err)))
 			}
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// replaceFile replaces a file atomically by one with the same mode. A symbolic link stays, and its target is replaced.
-func replaceFile(path string, text []byte) (err error) {
-	if path, err = filepath.EvalSymlinks(path); err != nil {
-		return err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = file.Close() // what went wrong first is reported
-			_ = os.Remove(file.Name())
-		}
-	}()
-	_, err = file.Write(text)
-	for _, step := range []func() error{
-		func() error { return file.Chmod(info.Mode().Perm()) }, file.Sync, file.Close,
-		func() error { return os.Rename(file.Name(), path) },
-	} {
-		if err == nil {
-			err = step()
-		}
-	}
-	return err
 }
 
 // changeLog is what a command that changes manifests writes to standard error, a line for each object.
