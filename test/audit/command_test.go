@@ -82,9 +82,7 @@ func newSite(t *testing.T) *site {
 		must(t, c.CreateNamespace(t.Context(), name, labels))
 	}
 	apply(t, c, read(t, "objects.yaml"))
-	definitions, err := gatehouse.Run(t.Context(), "manifests", "--crds")
-	must(t, err)
-	apply(t, c, definitions)
+	s.applyDefinitions(t)
 	root, err := support.Root()
 	must(t, err)
 	profile, err := os.ReadFile(filepath.Join(root, "manifests/examples/log-shipper/profile.yaml"))
@@ -102,6 +100,35 @@ func newSite(t *testing.T) *site {
 	})
 	apply(t, c, read(t, "native.yaml"))
 	return s
+}
+
+// applyDefinitions applies the CustomResourceDefinitions.
+func (s *site) applyDefinitions(t *testing.T) {
+	t.Helper()
+	definitions, err := gatehouse.Run(t.Context(), "manifests", "--crds")
+	must(t, err)
+	apply(t, s.Cluster, definitions)
+}
+
+// serve starts a server with the custom resources, and registers it for what the policies of a directory match.
+func (s *site) serve(t *testing.T, config string) {
+	t.Helper()
+	dir := t.TempDir()
+	authority, err := cluster.NewAuthority("gatehouse")
+	must(t, err)
+	cert, key, err := authority.Serve(cluster.ListenAddress())
+	must(t, err)
+	for file, content := range map[string][]byte{"ca.crt": authority.CertPEM(), "tls.crt": cert, "tls.key": key} {
+		must(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
+	}
+	server, err := gatehouse.Start(t.Context(), filepath.Join(dir, "gatehouse.log"), "--kubeconfig", s.Kubeconfig(), "--custom-resources",
+		"--listen", cluster.ListenAddress()+":0", "--ops-listen", "127.0.0.1:0", "--drain-delay", "1s",
+		"--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
+	must(t, err)
+	t.Cleanup(server.Kill)
+	registration, err := gatehouse.Run(t.Context(), "manifests", "--name", "audit", "--url", "https://"+server.Reviews.String(), "--ca-file", filepath.Join(dir, "ca.crt"), "--custom-resources", "--config", config)
+	must(t, err)
+	apply(t, s.Cluster, registration)
 }
 
 // TestAudit audits what exists by what is active, by a candidate in its place and beside it, by the API server's own policies, and
@@ -252,19 +279,6 @@ func testGuide(t *testing.T, s *site) {
 // custom resources.
 func TestCheckAsTheCluster(t *testing.T) {
 	s := newSite(t)
-	dir := t.TempDir()
-	authority, err := cluster.NewAuthority("gatehouse")
-	must(t, err)
-	cert, key, err := authority.Serve(cluster.ListenAddress())
-	must(t, err)
-	for file, content := range map[string][]byte{"ca.crt": authority.CertPEM(), "tls.crt": cert, "tls.key": key} {
-		must(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
-	}
-	server, err := gatehouse.Start(t.Context(), filepath.Join(dir, "gatehouse.log"), "--kubeconfig", s.Kubeconfig(), "--custom-resources",
-		"--listen", cluster.ListenAddress()+":0", "--ops-listen", "127.0.0.1:0", "--drain-delay", "1s",
-		"--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
-	must(t, err)
-	t.Cleanup(server.Kill)
 	config := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(config, "services.yaml"), []byte(`apiVersion: gatehouse.dev/v1alpha1
 kind: AdmissionPolicy
@@ -274,9 +288,7 @@ spec:
   validations: [{expression: "true"}]
   validationActions: [Deny]
 `), 0o600))
-	registration, err := gatehouse.Run(t.Context(), "manifests", "--name", "audit", "--url", "https://"+server.Reviews.String(), "--ca-file", filepath.Join(dir, "ca.crt"), "--custom-resources", "--config", config)
-	must(t, err)
-	apply(t, s.Cluster, registration)
+	s.serve(t, config)
 	documents := strings.Split(`apiVersion: v1
 kind: Pod
 metadata: {name: bad, namespace: pay}
@@ -328,7 +340,7 @@ spec: {ports: [{port: 80}]}
 		}
 		return nil
 	})
-	file := filepath.Join(dir, "new.yaml")
+	file := filepath.Join(t.TempDir(), "new.yaml")
 	must(t, os.WriteFile(file, []byte(strings.Join(documents, "---\n")), 0o600))
 	_, out, messages := program(t, "check", "--kubeconfig", s.admin, "--context", "prod", "--partial", "-f", file, "-o", "json") // the servers are no pods
 	lines := strings.Split(strings.TrimSpace(out), "\n")

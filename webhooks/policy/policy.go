@@ -95,6 +95,14 @@ func NewBaseline(document *v1alpha1.PolicyBaseline) (*Baseline, field.ErrorList)
 	return out, problems
 }
 
+// Entries returns the number of violations that the baseline allows.
+func (b *Baseline) Entries() (n int) {
+	for i := range b.Rules {
+		n += len(b.Rules[i].Digests)
+	}
+	return n
+}
+
 // MarshalJSON writes a document that allows the same, without the names of objects.
 func (b *Baseline) MarshalJSON() ([]byte, error) {
 	document := b.PolicyBaseline

@@ -148,6 +148,10 @@ type PolicyExceptionStatus struct {
 // PolicyBaselineStatus is the observed state of a PolicyBaseline.
 type PolicyBaselineStatus struct {
 	ObjectStatus `json:",inline"`
+
+	// Entries is the number of violations that the baseline allows.
+	// +optional
+	Entries *int32 `json:"entries,omitempty"`
 }
 
 // AccessTokenStatus is the observed state of an AccessToken.

@@ -168,7 +168,7 @@ func fingerprint(c *config.Config) string {
 	out := json.NewEncoder(digest)
 	add := func(value any) { _ = out.Encode(value) } //nolint:errchkjson // API types can be encoded
 	for o := range c.Objects("SidecarProfile", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-		"AdmissionPolicy", "AdmissionPolicyBinding", "PolicyException") {
+		"AdmissionPolicy", "AdmissionPolicyBinding", "PolicyException", "PolicyBaseline") {
 		add([]any{o.Kind, o.Object})
 	}
 	add(c.Policy.Configuration)

@@ -73,7 +73,7 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.Config, "config", "c", "", "directory with policies, profiles and other configuration (required without --custom-resources)")
 	flags.StringVar(&f.OnEmptiedFile, "on-emptied-file", EmptiedFileWarn, "what to do when a file of --config still exists and has lost all its documents: warn (use the rest) or refuse (keep the active configuration)")
-	flags.BoolVar(&f.CustomResources, "custom-resources", false, "read custom resources from the cluster too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens, TokenRevocations and Grants")
+	flags.BoolVar(&f.CustomResources, "custom-resources", false, "read custom resources from the cluster too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, PolicyBaselines, AccessTokens, TokenRevocations and Grants")
 	flags.BoolVar(&f.ManageRegistration, "manage-registration", false, "write rules and selectors of the webhook configurations, as the active policies and profiles need them, with --custom-resources; needs what gatehouse manifests --manage-registration prints")
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of this replica, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
 	flags.DurationVar(&f.BackChannelLogout, "back-channel-logout", 0, "answer /logout, to which JWT issuers send the sessions that ended (OpenID Connect Back-Channel Logout), and keep their TokenRevocations for this long, at least the lifetime of the issuers' tokens, such as 24h; with --custom-resources; needs the right to create, list and delete tokenrevocations (default: off)")
@@ -91,7 +91,7 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags.Int64Var(&f.InFlight, "max-in-flight-bytes", 0, "maximum bytes of memory for reviews in progress, including decoding, more than 33554432; Gatehouse answers further reviews with 503 (default: computed from the memory limit, 128 MiB without one)")
 	flags.IntVar(&f.Connections, "max-connections", 0, "maximum open connections without a client certificate, at least 16; one over HTTP/2 counts as up to 16 (default: computed from the memory limit and the limit of open files, at most 2048)")
 	flags.DurationVar(&f.DrainDelay, "drain-delay", 15*time.Second, "how long to keep answering after SIGTERM")
-	flags.StringVar(&f.LogLevel, "log-level", "info", "minimum log level: debug (every review), info (denials, and violations that exceptions allow), warn or error")
+	flags.StringVar(&f.LogLevel, "log-level", "info", "minimum log level: debug (every review), info (denials, and violations that exceptions and baselines allow), warn or error")
 	flags.StringVar(&f.LogFormat, "log-format", "json", "log format: json or text")
 }
 

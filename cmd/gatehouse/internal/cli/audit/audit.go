@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,7 @@ type auditFlags struct {
 	config                      string
 	namespaces, kinds, excluded []string
 	failOn                      cli.Thresholds
+	baseline                    baselineFlags
 	output                      string
 	wave                        wave
 	logs                        []string
@@ -55,11 +57,12 @@ your rights, and changes nothing. Without --config, it decides by what is active
 the cluster. With --config, it decides by a directory, so that you see what a new
 policy would refuse; with --with-cluster too, by both.
 
-  fail      its creation would be refused
-  warn      a policy warns about it, or audits it
-  error     it cannot be decided
-  excepted  a PolicyException exempts it
-  change    a mutating policy would change it
+  fail       its creation would be refused
+  warn       a policy warns about it, or audits it
+  error      it cannot be decided
+  excepted   a PolicyException exempts it
+  baselined  a PolicyBaseline allows what it violates
+  change     a mutating policy would change it
 
 A rule that depends on the request, such as on its user, cannot be audited. The
 report lists such rules, and what you have no right to read. -o json has the totals
@@ -69,6 +72,13 @@ restarts the workloads whose pods have an old sidecar or none, for you to read f
 With --audit-log, it reads no objects but the audit log of an API server, and reports
 which requests admission policies, Pod Security and webhooks have refused (fail),
 audited (warn), exempted, or not answered (error).
+
+With --baseline FILE, the violations that exist become known ones. If there is no
+such file, audit writes one, which allows each of them until --expires, as long as
+nothing changes that its rule reads: apply it before a policy that denies. If the
+file exists, audit compares: it reports what is new and what is mended, and changes
+the file only with --add, --prune, or another --expires or --reason. A violation
+that the file has counts as baselined, so that only others fail.
 
 Exit codes: 0 no more objects than --fail-on allows, without it none that fails (any
 number with --audit-log and -o restart); 1 there are more; 2 something could not be judged, whatever else was found.`,
@@ -86,6 +96,14 @@ number with --audit-log and -o restart); 1 there are more; 2 something could not
 
   # what have the cluster's own policies refused and audited, and for whom?
   gatehouse audit --audit-log /var/log/kubernetes/audit.log
+
+  # accept what violates a new policy today, until the end of March
+  gatehouse audit --config ./candidate --with-cluster --baseline baseline.yaml \
+    --expires 2027-03-31 --reason "PLAT-12: teams move their images"
+
+  # later: what is new, and what is mended?
+  gatehouse audit --baseline baseline.yaml
+  gatehouse audit --baseline baseline.yaml --prune
 
   # every violation, for programs
   gatehouse audit -o ndjson | jq -c 'select(.status == "fail")'`,
@@ -108,6 +126,7 @@ number with --audit-log and -o restart); 1 there are more; 2 something could not
 	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces that are not audited, because the API server sends nothing about them to Gatehouse; repeatable")
 	flags.StringArrayVar(&f.logs, "audit-log", nil, "audit log of an API server, JSON lines that may be compressed with gzip, or - for standard input; repeatable")
 	flags.Var(&f.failOn, "fail-on", "exit with code 1 if there are more than N objects of this kind: "+strings.Join(f.failOn.Names, ", ")+"; repeatable (default violations=0)")
+	f.baseline.addTo(cmd)
 	cli.AddOutputFlag(cmd, &f.output, outputs()...)
 	flags.Var(&f.wave, "wave", "with -o restart, how many workloads are restarted before the script waits for them: a number, or a share such as 10% (default all)")
 	return cmd
@@ -133,15 +152,24 @@ func (f *auditFlags) check() error {
 		errs.Add(len(f.logs) == 0 && slices.Contains(f.excluded, name), "--namespace %q: the API server sends nothing about this namespace to Gatehouse (hint: --exclude-namespace lists such namespaces)", name)
 	}
 	errs.Add(f.output == restartOutput && len(f.kinds) > 0, "-o restart reads pods alone: --kind cannot be given")
+	errs.Add(f.output == restartOutput && f.baseline.path != "", "-o restart reads pods alone: --baseline cannot be given")
 	errs.Add(f.output != restartOutput && f.wave != wave{}, "--wave is for -o restart")
 	for _, kind := range f.kinds {
 		errs.Add(kind == "", `--kind "": must be a kind or a resource, as in Pod or deployments.apps`)
 	}
+	f.baseline.check(&errs, len(f.namespaces)+len(f.kinds) > 0, time.Now())
 	return errs.Err()
 }
 
 // run audits, and writes the report.
 func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
+	var file *known
+	if f.baseline.path != "" {
+		var err error
+		if file, err = f.baseline.open(time.Now()); err != nil {
+			return err
+		}
+	}
 	source, err := f.Open(ctx, f.config)
 	if err != nil {
 		return err
@@ -171,10 +199,15 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 		restarts = newRestarts(aggregator)
 		sink, kinds = restarts, []string{"Pod"}
 	}
+	var compared *collector
+	if file != nil {
+		compared = newCollector(file, f.baseline.add || !file.exists, time.Now(), sink)
+		sink = compared
+	}
 	source.Access.QPS, source.Access.Burst = qps, burst
 	line := cli.NewLiveLine(s.Err)
 	outcome, err := audit.Run(ctx, audit.Options{
-		Access: source.Access, Config: loaded.Config, Snapshot: loaded.Snapshot, Namespaces: f.namespaces, Exclude: f.excluded, Kinds: kinds,
+		Access: source.Access, Config: loaded.Config, Snapshot: loaded.Snapshot, Namespaces: f.namespaces, Exclude: f.excluded, Kinds: kinds, Entries: file != nil,
 		Progress: func(c audit.Coverage) {
 			line.Show(func() string { return cli.InertName(c.Resource) + ": " + objectCount(c.Objects) })
 		},
@@ -192,12 +225,21 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 		r.addUnjudged("%s", err.Error())
 	}
 	r.addStop(ctx, err)
+	limits := f.failOn.List(violationsName)
 	if restarts != nil {
-		r.conclude(f.failOn.List())
+		limits = f.failOn.List()
+	}
+	r.conclude(limits)
+	if compared != nil {
+		knowsAll := (f.config == "" || f.WithCluster) && len(source.Unconsidered()) == 0
+		if err := f.concludeBaseline(r, compared, loaded.Config, knowsAll, err != nil || ctx.Err() != nil); err != nil {
+			return err
+		}
+	}
+	if restarts != nil {
 		restarts.print(decision.LinePrinter(out), f, r)
 		err = out.Flush()
 	} else {
-		r.conclude(f.failOn.List(violationsName))
 		err = errors.Join(f.write(out, r), out.Flush())
 	}
 	if err != nil {

@@ -47,6 +47,9 @@ type report struct {
 	// Exceeded are the limits of --fail-on that are exceeded.
 	Exceeded []string `json:"exceeded,omitempty"`
 
+	// Baseline is what became of the file of --baseline.
+	Baseline *baselineReport `json:"baseline,omitempty"`
+
 	failed []cli.Threshold
 	// isLog reports whether this is about the requests of an audit log, which Objects counts.
 	isLog bool
@@ -74,12 +77,13 @@ const (
 	violationsName = "violations"
 	warningsName   = "warnings"
 	exceptedName   = "excepted"
+	baselinedName  = "baselined"
 	changesName    = "changes"
 )
 
 // newThresholds returns --fail-on without a value.
 func newThresholds() cli.Thresholds {
-	names := []string{violationsName, warningsName, exceptedName, changesName}
+	names := []string{violationsName, warningsName, exceptedName, baselinedName, changesName}
 	for _, state := range []audit.Injection{audit.Stale, audit.Missing, audit.Extra, audit.Declined} {
 		names = append(names, string(state))
 	}
@@ -175,6 +179,8 @@ func (r *report) count(name string) (n int64) {
 		return r.Totals.Warn
 	case exceptedName:
 		return r.Totals.Excepted
+	case baselinedName:
+		return r.Totals.Baselined
 	case changesName:
 		return r.Totals.Change
 	default:
@@ -249,6 +255,9 @@ func exampleText(x *summary.Example) string {
 	if x.Exception != "" && x.Exception != podSecurityExemption {
 		text += " (PolicyException " + cli.InertName(x.Exception) + ")"
 	}
+	if x.Baseline != "" {
+		text += " (PolicyBaseline " + cli.InertName(x.Baseline) + ")"
+	}
 	return text
 }
 
@@ -258,7 +267,9 @@ func exampleLabel(x *summary.Example) string {
 	case x.State != "":
 		return string(x.State)
 	case x.Exception != "" && x.Status == audit.Skip:
-		return "excepted"
+		return exceptedName
+	case x.Baseline != "" && x.Status == audit.Skip:
+		return baselinedName
 	default:
 		return string(x.Status)
 	}
@@ -317,7 +328,7 @@ func (l *lines) Result(r audit.Result) {
 	l.Sink.Result(r)
 	l.write(&line{
 		Example: summary.Example{
-			Status: r.Status, Object: summary.ObjectOf(&r.Object), User: r.User, Binding: r.Binding, Template: r.Template, Exception: r.Exception, Message: r.Message,
+			Status: r.Status, Object: summary.ObjectOf(&r.Object), User: r.User, Binding: r.Binding, Template: r.Template, Exception: r.Exception, Baseline: r.Baseline, Message: r.Message,
 		},
 		PolicyKind: r.Kind, Policy: r.Policy, Rule: r.Rule,
 	})

@@ -32,7 +32,7 @@ func (r *report) print(out io.Writer) {
 	var rules, changes []summary.Rule
 	for i := range r.Rules {
 		one := &r.Rules[i]
-		if one.Fail+one.Error+one.Warn+one.Excepted+one.Skip > 0 {
+		if one.Fail+one.Error+one.Warn+one.Excepted+one.Baselined+one.Skip > 0 {
 			rules = append(rules, *one)
 		} else if one.Change > 0 {
 			changes = append(changes, *one)
@@ -40,7 +40,7 @@ func (r *report) print(out io.Writer) {
 	}
 	if len(rules) > 0 {
 		line("")
-		printRules(line, rules)
+		printRules(line, rules, r.Totals.Baselined > 0)
 	}
 	if len(changes) > 0 {
 		line("")
@@ -51,8 +51,11 @@ func (r *report) print(out io.Writer) {
 		}
 	}
 	r.printInjection(line)
-	r.printExceptions(line)
+	r.printAllowing(line)
 	r.printUnjudged(line)
+	if r.Baseline != nil {
+		r.Baseline.print(line)
+	}
 	line("")
 	for _, exceeded := range r.Exceeded {
 		line("%s", "failed: "+exceeded)
@@ -71,6 +74,9 @@ func (r *report) sentence() string {
 		return text
 	}
 	text := fmt.Sprintf("%s: %s fail, %s warn, %s excepted, %s cannot be decided", objectCount(r.Objects), grouped(t.Fail), grouped(t.Warn), grouped(t.Excepted), grouped(t.Error))
+	if t.Baselined > 0 {
+		text += ", " + grouped(t.Baselined) + " baselined"
+	}
 	if t.Change > 0 {
 		text += ", " + grouped(t.Change) + " would be changed"
 	}
@@ -81,12 +87,18 @@ func (r *report) sentence() string {
 }
 
 // printRules writes a row for each rule, with its namespaces and examples.
-func printRules(line func(string, ...any), rules []summary.Rule) {
-	const row = "%8s  %8s  %8s  %8s  %s"
-	line(row, "FAIL", "WARN", "ERROR", "EXCEPTED", "RULE")
+func printRules(line func(string, ...any), rules []summary.Rule, baselines bool) {
+	row := func(fail, warn, failed, excepted, baselined, rule string) {
+		text := fmt.Sprintf("%8s  %8s  %8s  %8s  ", fail, warn, failed, excepted)
+		if baselines {
+			text += fmt.Sprintf("%9s  ", baselined)
+		}
+		line("%s", text+rule)
+	}
+	row("FAIL", "WARN", "ERROR", "EXCEPTED", "BASELINED", "RULE")
 	for i := range rules {
 		one := &rules[i]
-		line(row, grouped(one.Fail), grouped(one.Warn), grouped(one.Error), grouped(one.Excepted), ruleTitle(one.Kind, one.Policy, one.Rule))
+		row(grouped(one.Fail), grouped(one.Warn), grouped(one.Error), grouped(one.Excepted), grouped(one.Baselined), ruleTitle(one.Kind, one.Policy, one.Rule))
 		printDetails(line, one.Namespaces, one.Users, one.Examples)
 	}
 }
@@ -127,13 +139,17 @@ func (r *report) printInjection(line func(string, ...any)) {
 	}
 }
 
-// printExceptions writes which exceptions are used.
-func (r *report) printExceptions(line func(string, ...any)) {
-	if len(r.Exceptions) == 0 {
-		return
+// printAllowing writes which exceptions and baselines are used.
+func (r *report) printAllowing(line func(string, ...any)) {
+	for _, of := range []struct {
+		what  string
+		named []summary.Named
+	}{{"exceptions", r.Exceptions}, {"baselines", r.Baselines}} {
+		if len(of.named) > 0 {
+			line("")
+			line("%s in use: %s", of.what, namesText(of.named))
+		}
 	}
-	line("")
-	line("exceptions in use: %s", namesText(r.Exceptions))
 }
 
 // printUnjudged writes what was not judged, and why.

@@ -41,14 +41,16 @@ func (c *console) statuses(ctx context.Context) (all map[objectKey]*object, errs
 		{admissionPolicyKind + bindingSuffix, "admissionpolicybindings"},
 		{profileKind, "sidecarprofiles"},
 		{exceptionKind, "policyexceptions"},
+		{baselineKind, "policybaselines"},
 	} {
 		namespaces := []string{""}
-		if of.kind == exceptionKind && len(c.namespaces) > 0 {
+		isNamespaced := of.kind == exceptionKind || of.kind == baselineKind
+		if isNamespaced && len(c.namespaces) > 0 {
 			namespaces = c.namespaces
 		}
 		for _, namespace := range namespaces {
 			objects, err := listObjects(ctx, client, of.kind, of.resource, namespace)
-			if err != nil && of.kind == exceptionKind && namespace == "" {
+			if err != nil && isNamespaced && namespace == "" {
 				err = fmt.Errorf("%w (hint: gatehouse console --namespace NAME lists those of a namespace)", err)
 			}
 			if err != nil {

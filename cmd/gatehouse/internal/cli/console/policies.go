@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -35,6 +36,7 @@ const (
 	nativePolicyKind    = "ValidatingAdmissionPolicy"
 	profileKind         = "SidecarProfile"
 	exceptionKind       = "PolicyException"
+	baselineKind        = "PolicyBaseline"
 	bindingSuffix       = "Binding"
 )
 
@@ -50,7 +52,7 @@ type objectKey struct{ Kind, Namespace, Name string }
 // Value identifies the object in a URL.
 func (k objectKey) Value() string { return k.Kind + "/" + k.Namespace + "/" + k.Name }
 
-// object is a policy of any kind, a profile, a binding or an exception, of a document or of the cluster.
+// object is a policy of any kind, a profile, a binding, an exception or a baseline, of a document or of the cluster.
 type object struct {
 	metav1.ObjectMeta `json:"metadata"`
 
@@ -61,6 +63,7 @@ type object struct {
 		ValidationActions []string                                `json:"validationActions"`
 		Injection         string                                  `json:"injection"`
 		Policies          []v1alpha1.ExceptedPolicy               `json:"policies"`
+		Rules             []v1alpha1.BaselineRule                 `json:"rules"`
 		Reason            string                                  `json:"reason"`
 		ExpiresAt         *metav1.Time                            `json:"expiresAt"`
 	} `json:"spec"`
@@ -144,7 +147,7 @@ func (o *object) actions(bindings []*object) string {
 type loaded struct {
 	*resolve.CommandConfig
 
-	// policies have the profiles too, by name.
+	// policies have the profiles too, by name, and exceptions the baselines.
 	policies, bindings, exceptions []*object
 	// unread says what of it is not known, as for lack of a right, or because a flag leaves it out.
 	unread []error
@@ -179,7 +182,7 @@ func newLoaded(of *resolve.CommandConfig, unread []error) (*loaded, error) {
 	l := &loaded{CommandConfig: of, unread: unread}
 	for typed := range of.Config.Objects(
 		profileKind, admit.MutationKind, admit.MutationKind+bindingSuffix, nativePolicyKind, nativePolicyKind+bindingSuffix,
-		admissionPolicyKind, admissionPolicyKind+bindingSuffix, exceptionKind,
+		admissionPolicyKind, admissionPolicyKind+bindingSuffix, exceptionKind, baselineKind,
 	) {
 		one, err := newObject(typed.Kind, typed.Object)
 		if err != nil {
@@ -187,7 +190,7 @@ func newLoaded(of *resolve.CommandConfig, unread []error) (*loaded, error) {
 		}
 		one.source, one.typed = typed.Source, typed.Object
 		switch {
-		case one.Kind == exceptionKind:
+		case one.isException():
 			l.exceptions = append(l.exceptions, one)
 		case strings.HasSuffix(one.Kind, bindingSuffix):
 			l.bindings = append(l.bindings, one)
@@ -211,12 +214,15 @@ func (o *object) isExceptable() bool {
 	return o.Kind == admissionPolicyKind || o.Kind == nativePolicyKind
 }
 
-// exceptionsOf returns the exceptions that name a policy.
+// isException reports whether an object is an exception or a baseline.
+func (o *object) isException() bool { return o.Kind == exceptionKind || o.Kind == baselineKind }
+
+// exceptionsOf returns the exceptions and baselines that name a policy.
 func exceptionsOf(p *object, exceptions []*object) []*object {
 	return slices.DeleteFunc(slices.Clone(exceptions), func(e *object) bool {
 		return !p.isExceptable() || !slices.ContainsFunc(e.Spec.Policies, func(of v1alpha1.ExceptedPolicy) bool {
 			return of.Name == p.Name && (of.Kind == "" || of.Kind == p.Kind)
-		})
+		}) && !slices.ContainsFunc(e.Spec.Rules, func(of v1alpha1.BaselineRule) bool { return of.Policy == p.Name && of.Kind == p.Kind })
 	})
 }
 
@@ -251,7 +257,7 @@ func (c *console) needConfiguration(ctx context.Context) (*loaded, *states, erro
 	}
 	// Exceptions of the cluster that are not active, because they have errors.
 	for _, o := range s.statuses {
-		if o.Kind == exceptionKind && s.findings[o.title()].Err() != nil && !slices.ContainsFunc(l.exceptions, func(e *object) bool { return e.key() == o.key() }) {
+		if o.isException() && s.findings[o.title()].Err() != nil && !slices.ContainsFunc(l.exceptions, func(e *object) bool { return e.key() == o.key() }) {
 			o.source = config.ClusterSource
 			l.exceptions = append(l.exceptions, o)
 		}
@@ -352,10 +358,10 @@ type policyRow struct {
 	IsExceptable bool
 }
 
-// exceptionRow is an exception.
+// exceptionRow is an exception or a baseline.
 type exceptionRow struct {
-	Namespace, Name string
-	// Policies are their names, with the rules.
+	Kind, Namespace, Name string
+	// Policies are their names, with the rules, and for a baseline with the numbers of violations that are left.
 	Policies []string
 	Reason   string
 	Expiry   expiry
@@ -363,7 +369,7 @@ type exceptionRow struct {
 	Defined  string
 }
 
-// showPolicies shows all policies, profiles and exceptions.
+// showPolicies shows all policies, profiles, exceptions and baselines.
 func (c *console) showPolicies(r *http.Request) (*web.View, error) {
 	l, states, err := c.needConfiguration(r.Context())
 	if err != nil {
@@ -386,15 +392,18 @@ func (c *console) showPolicies(r *http.Request) (*web.View, error) {
 	return view, nil
 }
 
-// exceptionRows returns a row for each exception: what ends first comes first, and what does not end comes last.
+// exceptionRows returns a row for each exception and baseline: what ends first comes first, and what does not end comes last.
 func (c *console) exceptionRows(states *states, exceptions []*object) []exceptionRow {
 	rows := make([]exceptionRow, len(exceptions))
 	for i, e := range exceptions {
 		rows[i] = exceptionRow{
-			Namespace: e.Namespace, Name: e.Name, Reason: e.Spec.Reason, Expiry: newExpiry(e.Spec.ExpiresAt, c.now()), State: states.of(e), Defined: c.definedAt(e),
+			Kind: e.Kind, Namespace: e.Namespace, Name: e.Name, Reason: e.Spec.Reason, Expiry: newExpiry(e.Spec.ExpiresAt, c.now()), State: states.of(e), Defined: c.definedAt(e),
 		}
 		for _, of := range e.Spec.Policies {
 			rows[i].Policies = append(rows[i].Policies, strings.Join(append([]string{of.Name}, of.Rules...), " "))
+		}
+		for _, of := range e.Spec.Rules {
+			rows[i].Policies = append(rows[i].Policies, fmt.Sprintf("%s %s: %s left", of.Policy, of.Rule, diagnostic.Count(len(of.Entries), "violation")))
 		}
 	}
 	never := time.Unix(1<<40, 0)

@@ -131,6 +131,21 @@ func TestMutatingPolicies(t *testing.T) {
 	}
 }
 
+// TestBaselines lists a baseline among the exceptions, with what is left of it.
+func TestBaselines(t *testing.T) {
+	t.Parallel()
+	const entry = "shop/Deployment/web@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+	dir := writeFiles(t, map[string]string{
+		"policy.yaml":   "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicy\nmetadata: {name: a}\nspec:\n  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}\n  validations: [{name: r, expression: \"false\"}]\n  validationActions: [Deny]\n",
+		"baseline.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyBaseline\nmetadata: {name: b, namespace: gatehouse-system}\nspec: {reason: old images, expiresAt: \"2031-01-01T00:00:00Z\", rules: [{kind: AdmissionPolicy, policy: a, rule: \"validations[r]\", entries: [" + entry + "]}]}\n",
+	})
+	c := newPolicyConsole(t, flags{config: dir})
+	for _, page := range []string{"/policies", "/policies/AdmissionPolicy/a"} {
+		_, _, text := c.get("GET", page, nil)
+		c.wants(text, "gatehouse-system/b", "PolicyBaseline, ", "a validations[r]: 1 violation left", "old images", "expires in 4 days")
+	}
+}
+
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

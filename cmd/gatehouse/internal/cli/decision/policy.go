@@ -130,6 +130,9 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 		if r.Exception != "" {
 			message += " (PolicyException " + cli.OneLine(r.Exception) + ")"
 		}
+		if r.Baseline != "" {
+			message += " (PolicyBaseline " + cli.OneLine(r.Baseline) + ")"
+		}
 		spent := ""
 		if p.Cost > 0 {
 			spent = fmt.Sprintf("cost %*d  ", cost, r.Cost)
@@ -161,6 +164,9 @@ func ViolationLine(v *policy.Violation) string {
 	text := RuleText(v) + ": " + cli.OneLine(v.Message)
 	if v.Exception != "" {
 		text += " (PolicyException " + strict.Printable(v.Exception) + ")"
+	}
+	if v.Baseline != "" {
+		text += " (PolicyBaseline " + strict.Printable(v.Baseline) + ")"
 	}
 	if v.Contact != "" && v.Refuses() {
 		text += " (contact: " + cli.OneLine(v.Contact) + ")"

@@ -155,17 +155,20 @@ func (v *checkedViolation) setPosition(at manifest.Position) { v.Line, v.Column 
 type checkEffect string
 
 const (
-	effectDenied   checkEffect = "denied"
-	effectWarned   checkEffect = "warned"
-	effectAudited  checkEffect = "audited"
-	effectExcepted checkEffect = "excepted"
-	effectExisting checkEffect = "existing"
+	effectDenied    checkEffect = "denied"
+	effectWarned    checkEffect = "warned"
+	effectAudited   checkEffect = "audited"
+	effectExcepted  checkEffect = "excepted"
+	effectExisting  checkEffect = "existing"
+	effectBaselined checkEffect = "baselined"
 )
 
 func effectOf(v *policy.Violation) checkEffect {
 	switch {
 	case v.Outcome == policy.Excepted:
 		return effectExcepted
+	case v.Outcome == policy.Baselined:
+		return effectBaselined
 	case v.Outcome == policy.Existing:
 		return effectExisting
 	case v.Refuses():

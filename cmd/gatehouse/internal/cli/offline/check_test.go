@@ -13,7 +13,7 @@ import (
 func resultsOf() []report.Result {
 	violation := func(rule string, effect checkEffect, template string) checkedViolation {
 		return checkedViolation{Effect: effect, Line: 4, Violation: policy.Violation{
-			Kind: "AdmissionPolicy", Policy: "p", Rule: rule, Template: template, Message: "is wrong", Exception: "ops/x",
+			Kind: "AdmissionPolicy", Policy: "p", Rule: rule, Template: template, Message: "is wrong", Exception: "ops/x", Baseline: "ops/b",
 		}}
 	}
 	c := &checked{
@@ -22,7 +22,7 @@ func resultsOf() []report.Result {
 		Violations: []checkedViolation{
 			violation("podSecurity.x", effectDenied, ""), violation("podSecurity.x", effectDenied, ""),
 			violation("podSecurity.x", effectDenied, "spec.template"), violation("", effectWarned, ""),
-			violation("validations[0]", effectAudited, ""), violation("validations[1]", effectExcepted, ""), violation("validations[2]", effectExisting, ""),
+			violation("validations[0]", effectAudited, ""), violation("validations[1]", effectExcepted, ""), violation("validations[2]", effectExisting, ""), violation("validations[3]", effectBaselined, ""),
 		},
 	}
 	return (&checkReport{objects: []*checked{c}}).results()
@@ -49,6 +49,7 @@ func TestCheckResults(t *testing.T) {
 		"note AdmissionPolicy/p/validations[0] Pod/a in namespace shop: is wrong",
 		"note AdmissionPolicy/p/validations[1] Pod/a in namespace shop: is wrong (PolicyException ops/x)",
 		"note AdmissionPolicy/p/validations[2] Pod/a in namespace shop: is wrong (the object violated the rule before the update, which does not make it worse)",
+		"note AdmissionPolicy/p/validations[3] Pod/a in namespace shop: is wrong (PolicyBaseline ops/b)",
 		"warning warning Pod/a in namespace shop: look",
 		"note assumption Pod/a in namespace shop: guess",
 	}

@@ -253,6 +253,8 @@ func (v *checkedViolation) result(c *checked) report.Result {
 		r.Level = report.Warning
 	case effectExcepted:
 		r.Suppressed = "PolicyException " + v.Exception
+	case effectBaselined:
+		r.Suppressed = "PolicyBaseline " + v.Baseline
 	case effectExisting:
 		r.Suppressed = "the object violated the rule before the update, which does not make it worse"
 	case effectAudited:

@@ -25,7 +25,7 @@ func report(of *resolve.Resolution, notSent func(object any) (notSent, warnings 
 				o.Expires = x.Spec.ExpiresAt.Time
 			}
 		case *policy.Baseline:
-			o.Expires = x.Spec.ExpiresAt.Time
+			o.Expires, o.Entries = x.Spec.ExpiresAt.Time, x.Entries()
 		case *v1alpha1.Grant:
 			o.Begins, o.Expires = x.Spec.NotBefore.Time, x.Spec.ExpiresAt.Time
 			o.Gives = strings.Join(x.Spec.Groups, ", ") + " to " + x.Spec.Subject.User

@@ -26,9 +26,10 @@ const grantKind = "Grant"
 type fields struct {
 	v1alpha1.ObjectStatus `json:",inline"`
 
-	Audit *v1alpha1.PolicyAudit      `json:"audit,omitempty"`
-	Pods  *v1alpha1.SidecarPodCounts `json:"pods,omitempty"`
-	Phase v1alpha1.GrantPhase        `json:"phase,omitempty"`
+	Audit   *v1alpha1.PolicyAudit      `json:"audit,omitempty"`
+	Pods    *v1alpha1.SidecarPodCounts `json:"pods,omitempty"`
+	Phase   v1alpha1.GrantPhase        `json:"phase,omitempty"`
+	Entries *int32                     `json:"entries,omitempty"`
 }
 
 // version identifies a version of an object.
@@ -99,6 +100,8 @@ func (w *writer) wanted(v *view, o *outcome, found *fields) (*fields, time.Time)
 		f.Audit = w.audit(o.Name, found.Audit)
 	case "SidecarProfile":
 		f.Pods = w.pods(o.Name, found.Pods)
+	case "PolicyBaseline":
+		f.Entries = new(int32(o.Entries)) //nolint:gosec // a document has at most baseline.MaxEntries
 	case grantKind:
 		if o.Use == resolve.Current {
 			f.Phase = (&v1alpha1.GrantSpec{NotBefore: metav1.NewTime(o.Begins), ExpiresAt: metav1.NewTime(o.Expires)}).PhaseAt(v.now)
@@ -142,7 +145,8 @@ func (w *writer) pods(name string, found *v1alpha1.SidecarPodCounts) *v1alpha1.S
 // isWritten reports whether the cluster has a status.
 func (f *fields) isWritten(found *fields) bool {
 	return f.ObservedGeneration == found.ObservedGeneration && equality.Semantic.DeepEqual(f.Conditions, found.Conditions) &&
-		equality.Semantic.DeepEqual(f.Audit, found.Audit) && equality.Semantic.DeepEqual(f.Pods, found.Pods) && f.Phase == found.Phase
+		equality.Semantic.DeepEqual(f.Audit, found.Audit) && equality.Semantic.DeepEqual(f.Pods, found.Pods) && f.Phase == found.Phase &&
+		equality.Semantic.DeepEqual(f.Entries, found.Entries)
 }
 
 // apply writes our fields of a status, if the object is still as it was read. It takes fields from other

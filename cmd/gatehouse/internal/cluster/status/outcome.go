@@ -33,6 +33,8 @@ type Outcome struct {
 	Findings diagnostic.List
 	// Begins and Expires are when the object begins and ends to have an effect, zero for always and never.
 	Begins, Expires time.Time
+	// Entries is the number of entries of a PolicyBaseline.
+	Entries int
 	// Gives is what a Grant gives to whom, for people.
 	Gives string
 	// Remove is when the object is deleted, zero for never.

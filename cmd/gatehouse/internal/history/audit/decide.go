@@ -75,7 +75,7 @@ func (d *decider) decide(ctx context.Context, t *Target, object Object, item raw
 		return context.Cause(ctx)
 	}
 	sink.Object(object)
-	r := reporter{sink, &object, t.GroupResource() == schemaSecrets}
+	r := reporter{sink, &object, t.GroupResource() == schemaSecrets, d.Entries && isSpent(&object, item)}
 	r.report(&decision)
 	r.mutations(limited, d.Snapshot.Mutation, &sent, &decision)
 	if object.GroupKind() == (schema.GroupKind{Kind: "Pod"}) && decision.Injection != nil && !hasEnded(item) {
@@ -132,6 +132,23 @@ func hasEnded(pod rawjson.Value) bool {
 	return phase.Is("Succeeded") || phase.Is("Failed")
 }
 
+// isSpent reports whether an object makes no pod any more, so that nothing depends on what policies say of it.
+func isSpent(object *Object, item rawjson.Value) bool {
+	switch object.GroupKind() {
+	case schema.GroupKind{Kind: "Pod"}:
+		return hasEnded(item)
+	case schema.GroupKind{Group: "batch", Kind: "Job"}:
+		for _, c := range item.Get("status", "conditions").Elements() {
+			if (c.Get("type").Is("Complete") || c.Get("type").Is("Failed")) && c.Get("status").Is("True") {
+				return true
+			}
+		}
+	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
+		return string(item.Get("spec", "replicas")) == "0" && item.Get("metadata", "ownerReferences").Len() > 0
+	}
+	return false
+}
+
 // reportInjection reports what each profile is to a pod.
 func (d *decider) reportInjection(object *Object, injection *sidecar.Decision, sink Sink) {
 	reported := map[string]bool{}
@@ -163,8 +180,8 @@ func (d *decider) reportInjection(object *Object, injection *sidecar.Decision, s
 type reporter struct {
 	sink   Sink
 	object *Object
-	// secret reports whether the object is a Secret, of which no value may be in a message.
-	secret bool
+	// secret reports whether the object is a Secret, of which no value may be in a message, and spent is Result.HasEnded.
+	secret, spent bool
 }
 
 // report reports violations, what cannot be decided, and then warnings.
@@ -198,12 +215,13 @@ func (r *reporter) report(d *admit.Decision) {
 // violation reports a violation. With unknown sidecars a template's violations refuse nothing.
 func (r *reporter) violation(v *policy.Violation, unknownSidecars bool) {
 	out := Result{
-		Status: Warn, Kind: v.Kind, Policy: v.Policy, Binding: v.Binding, Rule: v.Rule, Template: v.Template, Exception: v.Exception, Message: v.Message,
+		Status: Warn, Kind: v.Kind, Policy: v.Policy, Binding: v.Binding, Rule: v.Rule, Template: v.Template, Exception: v.Exception, Baseline: v.Baseline, Message: v.Message,
+		Entry: v.Entry, NotCovered: v.Unbaselined, HasEnded: r.spent,
 	}
 	switch {
 	case v.Unknown != "":
 		out.Status = Error // neither a violation nor an exemption
-	case v.Outcome == policy.Excepted:
+	case v.Outcome == policy.Excepted, v.Outcome == policy.Baselined:
 		out.Status = Skip
 	case v.Refuses() && unknownSidecars && v.Template != "":
 		out.Status = Error

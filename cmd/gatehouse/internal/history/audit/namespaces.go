@@ -46,7 +46,7 @@ func (a *audit) prepare(ctx context.Context) {
 	resources := schemas.Resources(nil).With(kinds)
 	// Objects are as they are stored. Only what policies make of them is compared with definitions.
 	made := resources.WithSchemas(schemas.New(a.definitions(objects)))
-	a.decider = &decider{Decider: admit.Decider{Snapshot: snapshot, Resources: made}, resources: resources, workloads: workloads}
+	a.decider = &decider{Decider: admit.Decider{Snapshot: snapshot, Resources: made, Entries: a.Entries}, resources: resources, workloads: workloads}
 }
 
 // definitions returns the CustomResourceDefinitions of the kinds that mutating policies may change, as far as they are known.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/baseline"
 )
 
 // Status is the status of a result, with the values of OpenReports.
@@ -27,7 +29,7 @@ const (
 	// Change is an object that a mutating policy would change.
 	Change Status = "change"
 	// Skip is a rule that an audit cannot evaluate, see Skipped, and a violation that a
-	// PolicyException exempts, see Result.Exception.
+	// PolicyException exempts or a PolicyBaseline allows, see Result.Exception and Result.Baseline.
 	Skip Status = "skip"
 )
 
@@ -64,12 +66,19 @@ type Result struct {
 	// Kind is that of the policy: AdmissionPolicy, ValidatingAdmissionPolicy, MutatingAdmissionPolicy, SidecarProfile, or
 	// that of an error that no policy causes, "".
 	Kind string
-	// Policy, Binding, Rule, Template and Exception are as in policy.Violation.
-	Policy, Binding, Rule, Template, Exception string
+	// Policy, Binding, Rule, Template, Exception and Baseline are as in policy.Violation.
+	Policy, Binding, Rule, Template, Exception, Baseline string
 	// Message is for people. It holds no value of a Secret.
 	Message string
 	// User sent the request, for a result that is about one.
 	User string
+	// Entry is that of the violation in a PolicyBaseline, and nil if it can be in none or Options.Entries is not set. Then
+	// NotCovered says why it can be in none.
+	Entry      *baseline.Entry
+	NotCovered string
+	// HasEnded reports, with Options.Entries, whether the object makes no pod any more: a pod or a Job that has finished, or a
+	// ReplicaSet of an earlier revision.
+	HasEnded bool
 }
 
 // Injection is the state of the sidecars of one profile in one pod or pod template.

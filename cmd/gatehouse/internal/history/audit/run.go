@@ -56,6 +56,8 @@ type Options struct {
 	// Kinds are those that are audited, none for all. Each is a kind or a resource, with or
 	// without its group: "Pod", "pods", "deployments.apps".
 	Kinds []string
+	// Entries requests Result.Entry, NotCovered and HasEnded.
+	Entries bool
 	// Pace is called after each page, and between its objects once they take long, with the time
 	// since the last call or since the page was asked for. It may wait. Its error ends the audit.
 	// It may be nil.

@@ -42,6 +42,8 @@ type Decider struct {
 	NamespaceHint func(namespace string) string
 	// Resources say what the API server refuses of an object that was changed. With nil such an object is not checked.
 	Resources *request.Resources
+	// Entries requests Violation.Entry.
+	Entries bool
 	// Pods says what it is if policies refuse the pods of a template: "" is not asked.
 	Pods Pods
 }
@@ -154,7 +156,7 @@ func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *
 		return out
 	}
 	_, known := d.Snapshot.Policy.Lookups().Objects.Namespace(req.Namespace)
-	decision := d.Snapshot.Policy.Decide(ctx, policy.Input{Request: *req, Violations: true, Explain: explain || !known && req.Namespace != ""})
+	decision := d.Snapshot.Policy.Decide(ctx, policy.Input{Request: *req, Violations: true, Entries: d.Entries, Explain: explain || !known && req.Namespace != ""})
 	if !known {
 		d.addUnknownNamespace(&out, &decision, req.Namespace)
 	}

@@ -42,8 +42,10 @@ const (
 	Expensive Code = "expensive"
 	// DoubleBraces is a string of a sidecar template that looks like a template of Helm or Istio.
 	DoubleBraces Code = "double-braces"
-	// Expired is an exception that does nothing any more.
+	// Expired is an exception or a baseline that does nothing any more.
 	Expired Code = "expired"
+	// ExpiresSoon is a baseline with violations that will be refused soon.
+	ExpiresSoon Code = "expires-soon"
 	// TwoPolicies is an exception from two policies of one name.
 	TwoPolicies Code = "two-policies"
 	// ContainerNames is an exception of containers by their names alone.

@@ -25,6 +25,25 @@ func TestExpired(t *testing.T) {
 	}
 }
 
+func TestBaselineEnds(t *testing.T) {
+	t.Parallel()
+	const entry = "shop/Deployment/web@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+	for name, c := range map[string]struct{ at, entries, want string }{
+		"expired":                {"2026-11-20T12:00:00Z", entry, "the baseline expired at 2026-11-20T12:00:00Z and does nothing (hint: remove the baseline) [expired]"},
+		"soon":                   {"2026-12-04T11:59:59Z", entry, "the baseline expires at 2026-12-04T11:59:59Z with 1 violation left in it (hint: gatehouse audit --baseline FILE reports what is left to mend) [expires-soon]"},
+		"in more than two weeks": {"2026-12-04T12:00:00Z", entry, ""},
+		"nothing is left":        {"2026-11-21T12:00:00Z", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := lintText(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyBaseline\nmetadata: {name: b, namespace: ns}\nspec: {reason: r, expiresAt: \""+c.at+"\", rules: [{kind: AdmissionPolicy, policy: p, rule: r, entries: ["+c.entries+"]}]}\n")
+			if got := strings.TrimPrefix(found, "PolicyBaseline/ns/b: spec.expiresAt: "); got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", found, c.want)
+			}
+		})
+	}
+}
+
 // TestExceptionConditions checks the match conditions of an exception against the
 // kinds of the policies that it names.
 func TestExceptionConditions(t *testing.T) {

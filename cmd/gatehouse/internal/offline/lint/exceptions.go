@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -28,6 +29,21 @@ func (l *linter) lintException(d document, spec *v1alpha1.PolicyExceptionSpec) {
 		d.warn(ContainerNames, field.NewPath("spec", "match", "containers"), "add images", "exempts containers by their names alone, which the author of a pod chooses")
 	}
 	l.lintExceptionConditions(d, spec)
+}
+
+// soon is the time before the end of a baseline at which its violations should be mended.
+const soon = 14 * 24 * time.Hour
+
+// lintBaseline lints one baseline.
+func (l *linter) lintBaseline(d document, b *policy.Baseline) {
+	at, left, path := b.Spec.ExpiresAt.UTC(), b.Entries(), field.NewPath("spec", "expiresAt")
+	switch {
+	case !at.After(l.in.Now):
+		d.warn(Expired, path, "remove the baseline", "the baseline expired at %s and does nothing", at.Format(time.RFC3339))
+	case left > 0 && at.Before(l.in.Now.Add(soon)):
+		d.warn(ExpiresSoon, path, "gatehouse audit --baseline FILE reports what is left to mend", "the baseline expires at %s with %s left in it",
+			at.Format(time.RFC3339), diagnostic.Count(left, "violation"))
+	}
 }
 
 // lintExceptionConditions lints the match conditions of an exception with the kinds of its policies.

@@ -43,7 +43,7 @@ type Input struct {
 	// ScopesEnforced asks an API server whether it enforces the scopes of tokens, and returns why this does not hold or is not known. It is
 	// nil if there is no API server to ask.
 	ScopesEnforced func() error
-	// Now is the time by which exceptions expire.
+	// Now is the time by which exceptions and baselines expire.
 	Now time.Time
 }
 
@@ -69,6 +69,10 @@ func Lint(in Input) (diagnostic.List, error) {
 	for i := range in.Policy.Exceptions {
 		e := &in.Policy.Exceptions[i]
 		l.lintException(l.document(e.Source, "PolicyException", &e.ObjectMeta), &e.Spec)
+	}
+	for i := range in.Policy.Baselines {
+		b := &in.Policy.Baselines[i]
+		l.lintBaseline(l.document(b.Source, "PolicyBaseline", &b.ObjectMeta), b)
 	}
 	for i := range in.Profiles {
 		p := &in.Profiles[i]

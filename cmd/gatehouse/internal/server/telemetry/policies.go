@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"iter"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,17 +12,18 @@ import (
 
 // policies counts and measures what policies do. Every label comes from the
 // configuration or from this program, never from a request, so that the number
-// of time series is bounded by the documents of policies, bindings and exceptions.
+// of time series is bounded by the documents of policies, bindings, exceptions and baselines.
 type policies struct {
 	evaluations *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
 	cost        *prometheus.CounterVec
-	exceptions  *prometheus.CounterVec
+	// uses are the violations that exceptions and baselines allowed, by the outcome that these have.
+	uses map[policy.Outcome]*prometheus.CounterVec
 
 	// mu guards the maps, which save making label sets. A review takes it for reading, once.
 	mu    sync.RWMutex
 	known map[policyLabels]*policySeries
-	used  map[exceptionLabels]prometheus.Counter
+	used  map[useLabels]prometheus.Counter
 }
 
 // policyLabels identifies a time series of a policy.
@@ -30,8 +32,11 @@ type policyLabels struct {
 	outcome                     policy.Outcome
 }
 
-// exceptionLabels identifies the time series of an exception.
-type exceptionLabels struct{ kind, policy, exception string }
+// useLabels identifies the time series of an exception or a baseline, by the outcome that it leads to and its name.
+type useLabels struct {
+	outcome          policy.Outcome
+	kind, policy, by string
+}
 
 // policySeries holds the metrics of an observation.
 type policySeries struct {
@@ -44,15 +49,19 @@ type policySeries struct {
 func newPolicies(f factory) *policies {
 	return &policies{
 		evaluations: f.counters("gatehouse_policy_evaluations_total",
-			"Policy evaluations by rule and outcome: Passed, Violated, Excepted (violated, and an exception exempts the object), Existing (violated before the update, which makes it no worse), or Failed and Ignored (it cannot be evaluated, and failurePolicy decides). An empty rule counts evaluations of the policy for the binding, with the outcome Evaluated whatever its rules decide. Dry runs are not counted.", "kind", "policy", "binding", "rule", "outcome"),
+			"Policy evaluations by rule and outcome: Passed, Violated, Excepted (violated, and an exception exempts the object), Baselined (violated, and a baseline has the violation), Existing (violated before the update, which makes it no worse), or Failed and Ignored (it cannot be evaluated, and failurePolicy decides). An empty rule counts evaluations of the policy for the binding, with the outcome Evaluated whatever its rules decide. Dry runs are not counted.", "kind", "policy", "binding", "rule", "outcome"),
 		// 10 µs to 1 s
 		duration: f.histograms("gatehouse_policy_duration_seconds",
 			"Duration of one evaluation of a policy with all of its rules.", prometheus.ExponentialBuckets(1e-5, 10, 6), "kind", "policy"),
 		cost: f.counters("gatehouse_policy_cost_total", "CEL cost of policy evaluations. That of a policy that cannot reach a cost limit is measured at its first evaluation and every 64th, and counts 64 times.", "kind", "policy"),
-		exceptions: f.counters("gatehouse_policy_exceptions_used_total",
-			"Violations that an exception allowed, by policy and exception (namespace/name). Dry runs are not counted.", "kind", "policy", "exception"),
+		uses: map[policy.Outcome]*prometheus.CounterVec{
+			policy.Excepted: f.counters("gatehouse_policy_exceptions_used_total",
+				"Violations that an exception allowed, by policy and exception (namespace/name). Dry runs are not counted.", "kind", "policy", "exception"),
+			policy.Baselined: f.counters("gatehouse_policy_baselines_used_total",
+				"Violations that a baseline allowed, by policy and baseline (namespace/name). Dry runs are not counted.", "kind", "policy", "baseline"),
+		},
 		known: make(map[policyLabels]*policySeries),
-		used:  make(map[exceptionLabels]prometheus.Counter),
+		used:  make(map[useLabels]prometheus.Counter),
 	}
 }
 
@@ -80,14 +89,14 @@ func (p *policies) count(observations []policy.Observation) int {
 		if s == nil {
 			return i
 		}
-		if o.Exception != "" {
-			for exception := range policy.Exceptions(o.Exception) {
-				if p.used[exceptionOf(o, exception)] == nil {
+		if o.Exception != "" || o.Baseline != "" {
+			for use := range usesOf(o) {
+				if p.used[use] == nil {
 					return i
 				}
 			}
-			for exception := range policy.Exceptions(o.Exception) {
-				p.used[exceptionOf(o, exception)].Inc()
+			for use := range usesOf(o) {
+				p.used[use].Inc()
 			}
 		}
 		s.evaluations.Inc()
@@ -108,11 +117,9 @@ func (p *policies) addSeries(observations []policy.Observation) {
 	defer p.mu.Unlock()
 	for i := range observations {
 		o := &observations[i]
-		if o.Exception != "" {
-			for exception := range policy.Exceptions(o.Exception) {
-				if x := exceptionOf(o, exception); p.used[x] == nil {
-					p.used[x] = p.exceptions.WithLabelValues(x.kind, x.policy, x.exception)
-				}
+		for use := range usesOf(o) {
+			if p.used[use] == nil {
+				p.used[use] = p.uses[use.outcome].WithLabelValues(use.kind, use.policy, use.by)
 			}
 		}
 		l := labelsOf(o)
@@ -132,14 +139,26 @@ func labelsOf(o *policy.Observation) policyLabels {
 	return policyLabels{kind: o.Kind, policy: o.Policy, binding: o.Binding, rule: o.Rule, outcome: o.Outcome}
 }
 
-func exceptionOf(o *policy.Observation, exception string) exceptionLabels {
-	return exceptionLabels{kind: o.Kind, policy: o.Policy, exception: exception}
+// usesOf returns the time series of what allowed a violation.
+func usesOf(o *policy.Observation) iter.Seq[useLabels] {
+	return func(yield func(useLabels) bool) {
+		if o.Exception != "" {
+			for exception := range policy.Exceptions(o.Exception) {
+				if !yield(useLabels{policy.Excepted, o.Kind, o.Policy, exception}) {
+					return
+				}
+			}
+		}
+		if o.Baseline != "" {
+			yield(useLabels{policy.Baselined, o.Kind, o.Policy, o.Baseline})
+		}
+	}
 }
 
 // mutatingKind is the kind of the policies that change objects.
 const mutatingKind = "MutatingAdmissionPolicy"
 
-// PoliciesLoaded notes the policies, bindings and exceptions that are active from now on.
+// PoliciesLoaded notes the policies, bindings, exceptions and baselines that are active from now on.
 // The time series of others end, so that old names take no memory. A review in progress may
 // add one again, until the next call.
 func (t *Telemetry) PoliciesLoaded(spec *policy.Spec, mutating *mutation.Spec) {
@@ -163,17 +182,24 @@ func (t *Telemetry) PoliciesLoaded(spec *policy.Spec, mutating *mutation.Spec) {
 		bindings[bound{named{mutatingKind, b.Spec.PolicyName}, b.Name}] = true
 	}
 
-	exceptions := make(map[string]bool, len(spec.Exceptions))
+	type use struct {
+		outcome policy.Outcome
+		by      string
+	}
+	uses := make(map[use]bool, len(spec.Exceptions)+len(spec.Baselines))
 	for i := range spec.Exceptions {
-		exceptions[spec.Exceptions[i].Namespace+"/"+spec.Exceptions[i].Name] = true
+		uses[use{policy.Excepted, spec.Exceptions[i].Namespace + "/" + spec.Exceptions[i].Name}] = true
+	}
+	for i := range spec.Baselines {
+		uses[use{policy.Baselined, spec.Baselines[i].Namespace + "/" + spec.Baselines[i].Name}] = true
 	}
 
 	p := t.policies
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for x := range p.used {
-		if !active[named{x.kind, x.policy}] || !exceptions[x.exception] {
-			p.exceptions.DeleteLabelValues(x.kind, x.policy, x.exception)
+		if !active[named{x.kind, x.policy}] || !uses[use{x.outcome, x.by}] {
+			p.uses[x.outcome].DeleteLabelValues(x.kind, x.policy, x.by)
 			delete(p.used, x)
 		}
 	}

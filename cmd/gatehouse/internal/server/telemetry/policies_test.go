@@ -32,6 +32,9 @@ func evaluated(kind, name, binding string, rules int, outcome policy.Outcome) []
 		if outcome == policy.Excepted {
 			observations[i].Exception = "shop/legacy"
 		}
+		if outcome == policy.Baselined {
+			observations[i].Baseline = "shop/legacy"
+		}
 	}
 	return append(observations, policy.Observation{
 		Kind: kind, Policy: name, Binding: binding, Outcome: policy.Done, Cost: int64(10 * rules), Elapsed: 20 * time.Microsecond,
@@ -42,7 +45,7 @@ func evaluated(kind, name, binding string, rules int, outcome policy.Outcome) []
 func policyMetrics() []string {
 	return []string{
 		"gatehouse_policy_evaluations_total", "gatehouse_policy_duration_seconds",
-		"gatehouse_policy_cost_total", "gatehouse_policy_exceptions_used_total",
+		"gatehouse_policy_cost_total", "gatehouse_policy_exceptions_used_total", "gatehouse_policy_baselines_used_total",
 	}
 }
 
@@ -59,8 +62,10 @@ func TestPolicies(t *testing.T) {
 		{Kind: upstream, Policy: "limits", Binding: "all", Outcome: policy.Done, Cost: 3, Elapsed: 2 * time.Second},
 		{Kind: upstream, Policy: "limits", Binding: "some", Outcome: policy.Failed},
 		{Kind: own, Policy: "limits", Outcome: policy.Excepted, Exception: "gatehouse-system/all"},
+		{Kind: own, Policy: "limits", Rule: "validations[0]", Outcome: policy.Baselined, Baseline: "gatehouse-system/baseline"},
 	})
-	shows(t, observe, `gatehouse_policy_cost_total{kind="AdmissionPolicy",policy="limits"} 20
+	shows(t, observe, `gatehouse_policy_baselines_used_total{baseline="gatehouse-system/baseline",kind="AdmissionPolicy",policy="limits"} 1
+gatehouse_policy_cost_total{kind="AdmissionPolicy",policy="limits"} 20
 gatehouse_policy_cost_total{kind="ValidatingAdmissionPolicy",policy="limits"} 43
 gatehouse_policy_duration_seconds_bucket{kind="AdmissionPolicy",policy="limits",le="1e-05"} 0
 gatehouse_policy_duration_seconds_bucket{kind="AdmissionPolicy",policy="limits",le="0.0001"} 2
@@ -80,6 +85,7 @@ gatehouse_policy_duration_seconds_bucket{kind="ValidatingAdmissionPolicy",policy
 gatehouse_policy_duration_seconds_bucket{kind="ValidatingAdmissionPolicy",policy="limits",le="+Inf"} 3
 gatehouse_policy_duration_seconds_sum{kind="ValidatingAdmissionPolicy",policy="limits"} 2.00004
 gatehouse_policy_duration_seconds_count{kind="ValidatingAdmissionPolicy",policy="limits"} 3
+gatehouse_policy_evaluations_total{binding="",kind="AdmissionPolicy",outcome="Baselined",policy="limits",rule="validations[0]"} 1
 gatehouse_policy_evaluations_total{binding="",kind="AdmissionPolicy",outcome="Excepted",policy="limits",rule=""} 1
 gatehouse_policy_evaluations_total{binding="",kind="AdmissionPolicy",outcome="Excepted",policy="limits",rule="validations[0]"} 2
 gatehouse_policy_evaluations_total{binding="",kind="AdmissionPolicy",outcome="Evaluated",policy="limits",rule=""} 2
@@ -112,6 +118,7 @@ func TestPoliciesThatAreGone(t *testing.T) {
 			{AdmissionPolicyBinding: v1alpha1.AdmissionPolicyBinding{ObjectMeta: named("own"), Spec: bindingSpec}},
 		},
 		Exceptions: []policy.Exception{{PolicyException: v1alpha1.PolicyException{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "legacy"}}}},
+		Baselines:  []policy.Baseline{{PolicyBaseline: v1alpha1.PolicyBaseline{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "legacy"}}}},
 	}
 	without := func(change func(*policy.Spec)) *policy.Spec {
 		spec := both
@@ -121,24 +128,25 @@ func TestPoliciesThatAreGone(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		spec *policy.Spec
-		// of evaluations, duration, cost, exceptions used
-		want [4]int
+		// of evaluations, duration, cost, exceptions used, baselines used
+		want [5]int
 	}{
-		{"unchanged", &both, [4]int{6, 2, 2, 2}},
-		{"a binding", without(func(s *policy.Spec) { s.Bindings = nil }), [4]int{4, 2, 2, 2}},
-		{"a binding of the other kind", without(func(s *policy.Spec) { s.AdmissionPolicyBindings = nil }), [4]int{4, 2, 2, 2}},
+		{"unchanged", &both, [5]int{7, 2, 2, 2, 1}},
+		{"a binding", without(func(s *policy.Spec) { s.Bindings = nil }), [5]int{5, 2, 2, 2, 1}},
+		{"a binding of the other kind", without(func(s *policy.Spec) { s.AdmissionPolicyBindings = nil }), [5]int{5, 2, 2, 2, 1}},
 		{"a binding to another policy", without(func(s *policy.Spec) {
 			other := s.Bindings[0]
 			other.Spec.PolicyName = "other"
 			s.Bindings = []policy.Binding{other}
-		}), [4]int{4, 2, 2, 2}},
-		{"a policy", without(func(s *policy.Spec) { s.Policies = nil }), [4]int{4, 1, 1, 1}},
-		{"a policy of the other kind", without(func(s *policy.Spec) { s.AdmissionPolicies = nil }), [4]int{2, 1, 1, 1}},
-		{"an exception", without(func(s *policy.Spec) { s.Exceptions = nil }), [4]int{6, 2, 2, 0}},
+		}), [5]int{5, 2, 2, 2, 1}},
+		{"a policy", without(func(s *policy.Spec) { s.Policies = nil }), [5]int{5, 1, 1, 1, 1}},
+		{"a policy of the other kind", without(func(s *policy.Spec) { s.AdmissionPolicies = nil }), [5]int{2, 1, 1, 1, 0}},
+		{"an exception", without(func(s *policy.Spec) { s.Exceptions = nil }), [5]int{7, 2, 2, 0, 1}},
+		{"a baseline", without(func(s *policy.Spec) { s.Baselines = nil }), [5]int{7, 2, 2, 2, 0}},
 		{"an exception, but not one of that name elsewhere", without(func(s *policy.Spec) {
 			s.Exceptions = []policy.Exception{{PolicyException: v1alpha1.PolicyException{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "legacy"}}}}
-		}), [4]int{6, 2, 2, 0}},
-		{"everything", new(policy.Spec), [4]int{}},
+		}), [5]int{7, 2, 2, 0, 1}},
+		{"everything", new(policy.Spec), [5]int{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -146,9 +154,10 @@ func TestPoliciesThatAreGone(t *testing.T) {
 			all := evaluated(upstream, "limits", "all", 1, policy.Excepted)
 			all = append(all, evaluated(own, "limits", "own", 1, policy.Excepted)...)
 			all = append(all, evaluated(own, "limits", "", 1, policy.Violated)...)
+			all = append(all, evaluated(own, "limits", "", 1, policy.Baselined)...)
 			observe.Policies(all)
 			observe.PoliciesLoaded(tc.spec, &mutation.Spec{})
-			count := func() (got [4]int) {
+			count := func() (got [5]int) {
 				for i, name := range policyMetrics() {
 					n, err := testutil.GatherAndCount(observe.Registry, name)
 					if err != nil {
@@ -163,7 +172,7 @@ func TestPoliciesThatAreGone(t *testing.T) {
 			}
 			// What comes back begins at zero, in a series that is exported.
 			observe.Policies(all)
-			if got, want := count(), [4]int{6, 2, 2, 2}; got != want {
+			if got, want := count(), [5]int{7, 2, 2, 2, 1}; got != want {
 				t.Errorf("%d time series when they are back, want %d", got, want)
 			}
 		})

@@ -152,7 +152,7 @@ func (t *Telemetry) Review(o *review.Outcome) {
 	level := slog.LevelDebug
 	switch o.Decision {
 	case review.Allowed:
-		if o.Audit[policy.ExceptedByKey] != "" {
+		if o.Audit[policy.ExceptedByKey] != "" || o.Audit[policy.BaselinedByKey] != "" {
 			level = slog.LevelInfo // it would have been denied
 		}
 		if t.audits && o.Endpoint == t.authentications.endpoint {
@@ -225,7 +225,7 @@ func attributes(o *review.Outcome) []slog.Attr {
 		attrs = append(attrs, slog.Bool("dryRun", true))
 	}
 	// Other audit annotations are written by policies and may repeat an object.
-	for _, key := range []string{sidecar.AuditKey, sidecar.AuditKeyAgain, webhooks.MutatedByKey, webhooks.MutationIgnoredKey, policy.DeniedByKey, policy.ExceptedByKey} {
+	for _, key := range []string{sidecar.AuditKey, sidecar.AuditKeyAgain, webhooks.MutatedByKey, webhooks.MutationIgnoredKey, policy.DeniedByKey, policy.ExceptedByKey, policy.BaselinedByKey} {
 		if value := o.Audit[key]; value != "" {
 			attrs = append(attrs, slog.String(key, truncate.Bytes(value, maxDetail)))
 		}

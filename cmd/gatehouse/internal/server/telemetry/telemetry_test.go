@@ -56,6 +56,13 @@ func TestOneLineForWhatSomebodyMayHaveToActOn(t *testing.T) {
 			"secret-value",
 		},
 		{
+			"let pass by a baseline",
+			review.Outcome{Endpoint: "validate", Decision: review.Allowed, Audit: map[string]string{"baselined-by": "gatehouse-system/baseline:limits/validations[0]"}},
+			"INFO",
+			map[string]any{"decision": "allowed", "baselined-by": "gatehouse-system/baseline:limits/validations[0]"},
+			"",
+		},
+		{
 			"denied in spite of an exception",
 			review.Outcome{Endpoint: "validate", Decision: review.Denied, Audit: map[string]string{"excepted-by": "shop/legacy:limits/validations[0]", "denied-by": "other"}},
 			"INFO",

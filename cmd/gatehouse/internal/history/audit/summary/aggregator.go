@@ -20,6 +20,7 @@ type Aggregator struct {
 	totals     Counts
 	rules      map[ruleKey]*rule
 	exceptions map[string]int64
+	baselines  map[string]int64
 	profiles   map[string]*profile
 	// said has the statuses of the present object.
 	said statuses
@@ -53,6 +54,7 @@ const (
 	warn
 	failed // cannot be decided
 	excepted
+	baselined
 	changed
 	skip
 	end
@@ -64,7 +66,7 @@ type statuses [end]bool
 // New returns an empty Aggregator that keeps a number of examples for each rule and status.
 func New(examples int) *Aggregator {
 	return &Aggregator{
-		examples: examples, rules: map[ruleKey]*rule{}, exceptions: map[string]int64{}, profiles: map[string]*profile{},
+		examples: examples, rules: map[ruleKey]*rule{}, exceptions: map[string]int64{}, baselines: map[string]int64{}, profiles: map[string]*profile{},
 	}
 }
 
@@ -84,10 +86,13 @@ func (a *Aggregator) Result(r audit.Result) {
 		a.said[of] = true
 		a.totals.add(of)
 	}
-	if of == excepted {
+	switch of { //nolint:exhaustive // nothing allows the others
+	case excepted:
 		for exception := range policy.Exceptions(r.Exception) {
 			a.exceptions[strings.Clone(exception)]++
 		}
+	case baselined:
+		a.baselines[strings.Clone(r.Baseline)]++
 	}
 	key := ruleKey{r.Kind, r.Policy, r.Rule}
 	one := a.rules[key]
@@ -102,7 +107,7 @@ func (a *Aggregator) Result(r audit.Result) {
 		return
 	}
 	isPlaced := one.said[fail] || one.said[warn] || one.said[failed] || one.said[changed]
-	if of != excepted && of != skip && !isPlaced {
+	if of != excepted && of != baselined && of != skip && !isPlaced {
 		addNamespace(one.namespaces, &r.Object)
 		addName(one.users, r.User)
 	}
@@ -110,7 +115,7 @@ func (a *Aggregator) Result(r audit.Result) {
 	one.counts.add(of)
 	if of != skip {
 		one.examples[of] = a.addExample(one.examples[of], Example{
-			Status: r.Status, Object: ObjectOf(&r.Object), User: r.User, Binding: r.Binding, Template: r.Template, Exception: r.Exception,
+			Status: r.Status, Object: ObjectOf(&r.Object), User: r.User, Binding: r.Binding, Template: r.Template, Exception: r.Exception, Baseline: r.Baseline,
 			Message: truncate.Runes(r.Message, MaxMessage),
 		})
 	}
@@ -144,8 +149,11 @@ func statusOf(r *audit.Result) (status, bool) {
 	case audit.Error:
 		return failed, true
 	case audit.Skip:
-		if r.Exception != "" {
+		switch {
+		case r.Exception != "":
 			return excepted, true
+		case r.Baseline != "":
+			return baselined, true
 		}
 		return skip, true
 	case audit.Change:
@@ -165,6 +173,8 @@ func (c *Counts) add(of status) {
 		c.Error++
 	case excepted:
 		c.Excepted++
+	case baselined:
+		c.Baselined++
 	case changed:
 		c.Change++
 	case skip, end:
@@ -195,7 +205,7 @@ func (a *Aggregator) addExample(to []Example, x Example) []Example {
 	if len(to) >= a.examples {
 		return to
 	}
-	for _, text := range [...]*string{&x.Message, &x.Name, &x.Namespace, &x.Template, &x.Exception, &x.User} {
+	for _, text := range [...]*string{&x.Message, &x.Name, &x.Namespace, &x.Template, &x.Exception, &x.Baseline, &x.User} {
 		*text = strings.Clone(*text)
 	}
 	return append(to, x)
@@ -209,7 +219,7 @@ func ObjectOf(o *audit.Object) Object {
 // Summary returns the sum of all results so far.
 func (a *Aggregator) Summary() *Summary {
 	out := &Summary{
-		Objects: a.objects, Totals: a.totals, Rules: make([]Rule, 0, len(a.rules)), Exceptions: namedOf(a.exceptions),
+		Objects: a.objects, Totals: a.totals, Rules: make([]Rule, 0, len(a.rules)), Exceptions: namedOf(a.exceptions), Baselines: namedOf(a.baselines),
 	}
 	for key, one := range a.rules {
 		r := Rule{Kind: key.kind, Policy: key.policy, Rule: key.rule, Counts: one.counts, Namespaces: namedOf(one.namespaces), Users: namedOf(one.users)}

@@ -42,6 +42,9 @@ func TestSummary(t *testing.T) {
 	exempt := result(second, audit.Skip, "cpu")
 	exempt.Exception = "shop/legacy"
 	a.Result(exempt)
+	allowed := result(second, audit.Skip, "cpu")
+	allowed.Baseline = "shop/baseline"
+	a.Result(allowed)
 	a.Injection(second, "proxy", audit.Current)
 	a.Injection(second, "forged", audit.Extra)
 	a.Object(third)
@@ -50,7 +53,7 @@ func TestSummary(t *testing.T) {
 	a.Result(result(third, audit.Skip, "user"))
 
 	got := a.Summary()
-	if got.Objects != 3 || got.Totals != (summary.Counts{Fail: 2, Warn: 1, Error: 1, Excepted: 1, Skip: 1}) {
+	if got.Objects != 3 || got.Totals != (summary.Counts{Fail: 2, Warn: 1, Error: 1, Excepted: 1, Skip: 1, Baselined: 1}) {
 		t.Errorf("got %d objects and totals %+v", got.Objects, got.Totals)
 	}
 	type row struct {
@@ -66,7 +69,7 @@ func TestSummary(t *testing.T) {
 	want := []row{
 		{"memory", summary.Counts{Fail: 2, Warn: 1}, []summary.Named{{Name: "shop", Objects: 2}}, 2},
 		{"", summary.Counts{Error: 1}, []summary.Named{}, 1},
-		{"cpu", summary.Counts{Warn: 1, Excepted: 1}, []summary.Named{{Name: "shop", Objects: 1}}, 2},
+		{"cpu", summary.Counts{Warn: 1, Excepted: 1, Baselined: 1}, []summary.Named{{Name: "shop", Objects: 1}}, 3},
 		{"user", summary.Counts{Skip: 1}, []summary.Named{}, 0},
 	}
 	if !reflect.DeepEqual(rows, want) {
@@ -74,6 +77,9 @@ func TestSummary(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got.Exceptions, []summary.Named{{Name: "shop/legacy", Objects: 1}}) {
 		t.Errorf("got exceptions %v", got.Exceptions)
+	}
+	if !reflect.DeepEqual(got.Baselines, []summary.Named{{Name: "shop/baseline", Objects: 1}}) {
+		t.Errorf("got baselines %v", got.Baselines)
 	}
 	if len(got.Injection) != 2 || got.Injection[1].States[audit.Stale] != 1 || got.Injection[1].States[audit.Current] != 1 || len(got.Injection[1].States) != len(summary.States()) {
 		t.Errorf("got injection %+v", got.Injection)

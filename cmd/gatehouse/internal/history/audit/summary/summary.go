@@ -17,6 +17,8 @@ type Summary struct {
 	Rules []Rule `json:"rules"`
 	// Exceptions are those that exempt an object, sorted by name.
 	Exceptions []Named `json:"exceptions,omitempty"`
+	// Baselines are those that allow violations, sorted by name.
+	Baselines []Named `json:"baselines,omitempty"`
 	// Injection has the profiles that match a pod or are in one, sorted by name.
 	Injection []Profile `json:"injection,omitempty"`
 }
@@ -32,6 +34,8 @@ type Counts struct {
 	// those which an audit cannot decide by its nature.
 	Excepted int64 `json:"excepted"`
 	Skip     int64 `json:"skip"`
+	// Baselined is the number of objects with a violation that a PolicyBaseline allows.
+	Baselined int64 `json:"baselined,omitempty"`
 	// Change is the number of objects that a mutating policy would change.
 	Change int64 `json:"change,omitempty"`
 }
@@ -59,7 +63,7 @@ type Rule struct {
 
 // Example is a result for one object.
 type Example struct {
-	// Status is that of the result. For an excepted object it is skip, and Exception is set.
+	// Status is that of the result. For an excepted object it is skip, and Exception is set; for a baselined one, Baseline.
 	Status audit.Status `json:"status,omitempty"`
 	// State is that of the injection, for an example of a profile.
 	State audit.Injection `json:"state,omitempty"`
@@ -68,6 +72,7 @@ type Example struct {
 	Binding   string `json:"binding,omitempty"`
 	Template  string `json:"template,omitempty"`
 	Exception string `json:"exception,omitempty"`
+	Baseline  string `json:"baseline,omitempty"`
 	// Message is shortened to MaxMessage.
 	Message string `json:"message,omitempty"`
 }
