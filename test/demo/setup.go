@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -40,6 +41,7 @@ func (s *stage) waits() map[string]func(context.Context) error {
 			return s.shell(ctx, "grep -q endpoint=authenticate "+gatehouseLog).Run()
 		},
 		"the changed policy is in force": func(ctx context.Context) error { return s.refuses(ctx, "report") },
+		"the baseline is in force":       s.baselined,
 		// Reviews are written every two seconds.
 		"the pods are in the recording": func(ctx context.Context) error {
 			text, _ := s.shell(ctx, "gatehouse replay --config new-config --kind Pod recording").CombinedOutput() // the exit code says that there are changes
@@ -156,6 +158,22 @@ func (s *stage) usesWebhooks(ctx context.Context) error {
 		return errors.New("the pod checkout gets no sidecar")
 	}
 	return s.refuses(ctx, "miner")
+}
+
+// baselined is nil if Gatehouse refuses new pods without an owner, and not the one that existed.
+func (s *stage) baselined(ctx context.Context) error {
+	pod, err := s.try(ctx, "report")
+	if err == nil {
+		return fmt.Errorf("the pod %s can be created", pod.Name)
+	}
+	if !strings.Contains(err.Error(), "a pod needs the label team") {
+		return err
+	}
+	_, err = s.try(ctx, "checkout")
+	if apierrors.IsAlreadyExists(err) {
+		return nil // it was admitted
+	}
+	return err
 }
 
 // try asks the API server what would become of a pod if Jane created it.

@@ -77,7 +77,7 @@ func (d *defined) run(t *testing.T, args ...string) string {
 // of is the interface for the objects of an object's kind, in its namespace.
 func (d *defined) of(object *unstructured.Unstructured) dynamic.ResourceInterface {
 	all := d.client.Resource(d.resources[object.GetKind()])
-	if object.GetKind() == "PolicyException" {
+	if object.GetKind() == "PolicyException" || object.GetKind() == "PolicyBaseline" {
 		return all.Namespace(object.GetNamespace())
 	}
 	return all
@@ -201,7 +201,7 @@ func (d *defined) testDocuments(t *testing.T) {
 		}
 	}
 	for kind, least := range map[string]int{
-		"SidecarProfile": 6, "AdmissionPolicy": 14, "AdmissionPolicyBinding": 5, "PolicyException": 4, "TokenRevocation": 1,
+		"SidecarProfile": 6, "AdmissionPolicy": 14, "AdmissionPolicyBinding": 5, "PolicyException": 4, "PolicyBaseline": 1, "TokenRevocation": 1,
 	} {
 		if kinds[kind] < least {
 			t.Errorf("there are %d documents of kind %s, and at least %d were expected", kinds[kind], kind, least)
@@ -223,6 +223,8 @@ func (d *defined) withStatus(t *testing.T, stored *unstructured.Unstructured) *u
 	case "AdmissionPolicy":
 		status["audit"] = map[string]any{"violations": int64(17), "warnings": int64(0), "errors": int64(0), "exempted": int64(0), "auditedAt": now}
 	case "PolicyException":
+	case "PolicyBaseline":
+		status["entries"] = int64(41)
 	case "AccessToken":
 		status["lastUsed"] = now
 	case "Grant":
@@ -253,14 +255,16 @@ const (
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}}}`
 	smallBinding   = `{kind: AdmissionPolicyBinding, metadata: {name: small}, spec: {policyName: small, validationActions: [Deny, Audit]}}`
 	smallException = `{kind: PolicyException, metadata: {name: small, namespace: gatehouse-system}, spec: {reason: because, policies: [{name: small}], match: {namespaces: [shop]}}}`
-	smallToken     = `{kind: AccessToken, metadata: {name: small}, spec: {expiresAt: "2036-01-01T00:00:00Z", user: {username: robot, groups: [robots]},
+	smallBaseline  = `{kind: PolicyBaseline, metadata: {name: small, namespace: gatehouse-system}, spec: {reason: because, expiresAt: "2036-01-01T00:00:00Z",
+  rules: [{kind: AdmissionPolicy, policy: small, rule: podSecurity.hostPorts, entries: ["shop/Deployment/web@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]}]}}`
+	smallToken = `{kind: AccessToken, metadata: {name: small}, spec: {expiresAt: "2036-01-01T00:00:00Z", user: {username: robot, groups: [robots]},
   sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08}}`
 	smallGrant      = `{kind: Grant, metadata: {name: small}, spec: {subject: {user: jane}, groups: [oncall], expiresAt: "2036-01-01T00:00:00Z"}}`
 	smallRevocation = `{kind: TokenRevocation, metadata: {name: small}, spec: {user: jane, issuedBefore: "2026-01-01T00:00:00Z"}}`
 )
 
 func smallObjects() []string {
-	return []string{smallProfile, smallPolicy, smallBinding, smallException, smallToken, smallRevocation, smallGrant}
+	return []string{smallProfile, smallPolicy, smallBinding, smallException, smallBaseline, smallToken, smallRevocation, smallGrant}
 }
 
 // testRefused creates what the schemas refuse, and compares the messages.
@@ -392,6 +396,7 @@ func (d *defined) testColumns(t *testing.T) {
 		"AdmissionPolicy":        {`NAME +READY +REASON +DEGRADED +DENY +WARN +AUDIT +VIOLATIONS +AGE`, `small +True +InUse +False +Deny +17 +[0-9]+s`},
 		"AdmissionPolicyBinding": {`NAME +READY +REASON +DEGRADED +POLICY +DENY +WARN +AUDIT +AGE`, `small +True +InUse +False +small +Deny +Audit +[0-9]+s`},
 		"PolicyException":        {`NAME +READY +REASON +DEGRADED +EXPIRES +AGE`, `small +True +InUse +False +[0-9]+s`},
+		"PolicyBaseline":         {`NAME +READY +REASON +DEGRADED +ENTRIES +EXPIRES +AGE`, `small +True +InUse +False +41 +2036-01-01T00:00:00Z +[0-9]+s`},
 		"AccessToken":            {`NAME +READY +REASON +DEGRADED +USER +SCOPE +EXPIRES +LAST USED +AGE`, `small +True +InUse +False +robot +2036-01-01T00:00:00Z +[0-9]+s +[0-9]+s`},
 		"Grant":                  {`NAME +READY +REASON +DEGRADED +PHASE +USER +GROUPS +EXPIRES +AGE`, `small +True +InUse +False +Active +jane +\["oncall"\] +2036-01-01T00:00:00Z +[0-9]+s`},
 		"TokenRevocation":        {`NAME +READY +REASON +DEGRADED +USER +ISSUED BEFORE +AGE`, `small +True +InUse +False +jane +2026-01-01T00:00:00Z +[0-9]+s`},

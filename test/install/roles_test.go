@@ -31,7 +31,7 @@ func TestRoles(t *testing.T) {
 		}
 	}
 	aggregated := map[string][]string{
-		"view":  {"admissionpolicies", "admissionpolicybindings", "policyexceptions", "sidecarprofiles"},
+		"view":  {"admissionpolicies", "admissionpolicybindings", "policybaselines", "policyexceptions", "sidecarprofiles"},
 		"edit":  {"admissionpolicies", "admissionpolicybindings", "sidecarprofiles"},
 		"admin": {"accesstokens", "grants", "tokenrevocations"},
 	}
