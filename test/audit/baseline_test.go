@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -257,4 +258,43 @@ func (w *crowded) isReady(t *testing.T, status string) {
 		}
 		return nil
 	})
+}
+
+// TestBaselineGuide runs the audit of docs/tasks/introduce-a-strict-policy.md, and compares what it prints and writes with the page and
+// its example.
+func TestBaselineGuide(t *testing.T) {
+	const page, example = "../../docs/tasks/introduce-a-strict-policy.md", "../../manifests/examples/introduce-a-strict-policy"
+	s := &site{Cluster: cluster.New(t, cluster.Options{})}
+	s.admin = kubeconfig(t, s.Config())
+	must(t, s.CreateNamespace(t.Context(), "shop", nil))
+	existing, err := os.ReadFile(filepath.Join(example, "existing.yaml"))
+	must(t, err)
+	apply(t, s.Cluster, string(existing))
+	text, err := os.ReadFile(page)
+	must(t, err)
+	shown := regexp.MustCompile("(?s)```sh cluster\ngatehouse (audit [^`]* --baseline baseline.yaml [^`]*)\n```\n\n```console\n(.*?)```\n").FindStringSubmatch(string(text))
+	if shown == nil {
+		t.Fatal("the page shows no audit")
+	}
+	words := regexp.MustCompile(`"[^"]*"|[^\s\\]+`).FindAllString(shown[1], -1)
+	for i := range words {
+		words[i] = strings.Trim(words[i], `"`)
+	}
+	dir := t.TempDir()
+	must(t, os.CopyFS(filepath.Join(dir, "config"), os.DirFS(filepath.Join(example, "config"))))
+	t.Setenv("KUBECONFIG", s.admin)
+	code, got, messages := programIn(t, dir, append(words, "--partial")...)
+	got = times.ReplaceAllString(strings.Replace(got, ", without the documents of the servers' own --config", "", 1), "2026-11-20T09:00:00Z, in 200ms")
+	written, err := os.ReadFile(filepath.Join(dir, "baseline.yaml"))
+	must(t, err)
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		must(t, os.WriteFile(page, []byte(strings.Replace(string(text), "```console\n"+shown[2]+"```", "```console\n"+got+"```", 1)), 0o600))
+		must(t, os.WriteFile(filepath.Join(example, "baseline.yaml"), written, 0o600))
+		return
+	}
+	want, err := os.ReadFile(filepath.Join(example, "baseline.yaml"))
+	must(t, err)
+	if code != 0 || got != shown[2] || string(written) != string(want) {
+		t.Errorf("exit code %d: %s\n%swant\n%s\nthe file is\n%swant\n%s", code, messages, got, shown[2], written, want)
+	}
 }

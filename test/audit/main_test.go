@@ -30,9 +30,16 @@ func must(t *testing.T, err error) {
 // program runs a command of the program, and returns its exit code, output and messages.
 func program(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return programIn(t, "", args...)
+}
+
+// programIn is program in a directory.
+func programIn(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
 	binary, err := gatehouse.Binary()
 	must(t, err)
 	command := exec.CommandContext(t.Context(), binary, args...)
+	command.Dir = dir
 	var out, messages bytes.Buffer
 	command.Stdout, command.Stderr = &out, &messages
 	err = command.Run()
