@@ -1,13 +1,10 @@
 package audit
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,8 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
@@ -78,14 +73,6 @@ func parseExpiry(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// ruleID identifies a rule of a policy.
-type ruleID struct{ kind, policy, rule string }
-
-// compare orders rules as documents do.
-func (id ruleID) compare(other ruleID) int {
-	return cmp.Or(cmp.Compare(id.kind, other.kind), cmp.Compare(id.policy, other.policy), cmp.Compare(id.rule, other.rule))
-}
-
 // known is a file of PolicyBaselines. Its documents keep their entries, so that applying them one after the other never drops one for
 // a moment.
 type known struct {
@@ -93,7 +80,7 @@ type known struct {
 	// exists reports whether there was such a file, and changed whether the expiry or reason is another one now.
 	exists, changed bool
 	documents       []*v1alpha1.PolicyBaseline
-	entries         map[ruleID]map[baseline.Digest]*knownEntry
+	entries         map[baseline.RuleName]map[baseline.Digest]*knownEntry
 	// sizes are the numbers of entries of the documents.
 	sizes []int
 }
@@ -108,9 +95,11 @@ type knownEntry struct {
 
 // open reads the file, or prepares a new one.
 func (f *baselineFlags) open(now time.Time) (*known, error) {
-	k := &known{path: f.path, entries: map[ruleID]map[baseline.Digest]*knownEntry{}}
+	k := &known{path: f.path, entries: map[baseline.RuleName]map[baseline.Digest]*knownEntry{}}
 	shown := cli.InertName(f.path)
-	switch _, err := os.Stat(f.path); {
+	switch info, err := os.Stat(f.path); {
+	case err == nil && info.IsDir():
+		return nil, fmt.Errorf("--baseline %s: is a directory, and must be a file", shown)
 	case err == nil:
 		k.exists = true
 		if err := k.read(); err != nil {
@@ -138,23 +127,18 @@ func (f *baselineFlags) open(now time.Time) (*known, error) {
 // read reads the file as strictly as a server does.
 func (k *known) read() error {
 	shown := cli.InertName(k.path)
-	const maxMiB = 48 // as a file of a configuration may have
-	text, err := cli.ReadFile(k.path, maxMiB)
-	if err != nil {
-		return fmt.Errorf("--baseline %s: %w", shown, err)
-	}
-	read, found := config.InspectText(k.path, text)
+	documents, found := config.Baselines(k.path)
 	if err := found.Err(); err != nil {
-		return fmt.Errorf("--baseline %s is no file of PolicyBaselines:\n%w", shown, err)
+		return fmt.Errorf("--baseline %s is no file of PolicyBaselines (hint: name a new file, which the command makes):\n%w", shown, err)
 	}
-	if read.Documents != len(read.Policy.Baselines) || read.Documents == 0 {
-		return fmt.Errorf("--baseline %s: must have PolicyBaselines and nothing else (hint: name a new file, which the command makes)", shown)
+	if len(documents) == 0 {
+		return fmt.Errorf("--baseline %s: there is no PolicyBaseline in it (hint: name a new file, which the command makes)", shown)
 	}
-	documents, err := decodeBaselines(text)
-	if err != nil {
-		return fmt.Errorf("--baseline %s: %w", shown, err)
-	}
-	for _, one := range documents {
+	for n := range documents {
+		one := &documents[n]
+		if one.Name == "" || one.Namespace == "" || slices.Contains(k.names(), config.ObjectName(one)) {
+			return fmt.Errorf("--baseline %s: each PolicyBaseline needs a namespace, and a name of its own", shown)
+		}
 		at := k.append(one)
 		for i := range one.Spec.Rules {
 			r := &one.Spec.Rules[i]
@@ -163,7 +147,7 @@ func (k *known) read() error {
 				if err != nil {
 					return fmt.Errorf("--baseline %s: %w", shown, err)
 				}
-				k.insert(ruleID{r.Kind, r.Policy, r.Rule}, &knownEntry{Entry: e, document: at})
+				k.insert(baseline.RuleName{Kind: r.Kind, Policy: r.Policy, Rule: r.Rule}, &knownEntry{Entry: e, document: at})
 			}
 		}
 	}
@@ -185,7 +169,7 @@ func (k *known) append(d *v1alpha1.PolicyBaseline) int {
 }
 
 // insert adds an entry, unless the rule has one of the same digest.
-func (k *known) insert(id ruleID, e *knownEntry) {
+func (k *known) insert(id baseline.RuleName, e *knownEntry) {
 	of := k.entries[id]
 	if of == nil {
 		of = map[baseline.Digest]*knownEntry{}
@@ -198,7 +182,7 @@ func (k *known) insert(id ruleID, e *knownEntry) {
 }
 
 // add adds a new entry to the first document that has space for it, or to another one.
-func (k *known) add(id ruleID, e baseline.Entry) *knownEntry {
+func (k *known) add(id baseline.RuleName, e baseline.Entry) *knownEntry {
 	at := slices.IndexFunc(k.sizes, func(n int) bool { return n < baseline.MaxEntries })
 	if at < 0 {
 		first := k.documents[0]
@@ -207,9 +191,14 @@ func (k *known) add(id ruleID, e baseline.Entry) *knownEntry {
 		at = k.append(next)
 	}
 	out := &knownEntry{Entry: baseline.Entry{Object: strings.Clone(e.Object), Digest: e.Digest}, document: at, added: true, seen: true}
-	id = ruleID{strings.Clone(id.kind), strings.Clone(id.policy), strings.Clone(id.rule)}
+	id = cloned(id)
 	k.insert(id, out)
 	return out
+}
+
+// cloned returns a name that shares no memory with the object whose violation has it.
+func cloned(id baseline.RuleName) baseline.RuleName {
+	return baseline.RuleName{Kind: strings.Clone(id.Kind), Policy: strings.Clone(id.Policy), Rule: strings.Clone(id.Rule)}
 }
 
 // set sets the expiry and the reason of all documents that the flags give.
@@ -241,26 +230,6 @@ func (k *known) names() []string {
 	return out
 }
 
-// decodeBaselines returns the documents of a file that has been read before, with the names of objects.
-func decodeBaselines(text []byte) (all []*v1alpha1.PolicyBaseline, err error) {
-	for reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
-		part, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		d := &v1alpha1.PolicyBaseline{}
-		if err == nil {
-			err = yaml.UnmarshalStrict(part, d)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if d.Kind != "" { // a document of comments has none
-			all = append(all, d)
-		}
-	}
-}
-
 // encodeBaseline returns a document as YAML.
 func encodeBaseline(d *v1alpha1.PolicyBaseline) (string, error) {
 	text, err := json.Marshal(d)
@@ -272,9 +241,9 @@ func encodeBaseline(d *v1alpha1.PolicyBaseline) (string, error) {
 
 // encode returns the file. What no entry can allow is nil to stay as it is.
 func (k *known) encode(notCovered []v1alpha1.UncoveredRule) ([]byte, error) {
-	rules := make([]map[ruleID][]baseline.Entry, len(k.documents))
+	rules := make([]map[baseline.RuleName][]baseline.Entry, len(k.documents))
 	for i := range rules {
-		rules[i] = map[ruleID][]baseline.Entry{}
+		rules[i] = map[baseline.RuleName][]baseline.Entry{}
 	}
 	for id, of := range k.entries {
 		for _, e := range of {
@@ -289,14 +258,14 @@ func (k *known) encode(notCovered []v1alpha1.UncoveredRule) ([]byte, error) {
 		}
 		for id, entries := range rules[i] {
 			slices.SortFunc(entries, baseline.Entry.Compare)
-			r := v1alpha1.BaselineRule{Kind: id.kind, Policy: id.policy, Rule: id.rule}
+			r := v1alpha1.BaselineRule{Kind: id.Kind, Policy: id.Policy, Rule: id.Rule}
 			for _, e := range entries {
 				r.Entries = append(r.Entries, e.String())
 			}
 			d.Spec.Rules = append(d.Spec.Rules, r)
 		}
 		slices.SortFunc(d.Spec.Rules, func(a, b v1alpha1.BaselineRule) int {
-			return ruleID{a.Kind, a.Policy, a.Rule}.compare(ruleID{b.Kind, b.Policy, b.Rule})
+			return baseline.RuleName{Kind: a.Kind, Policy: a.Policy, Rule: a.Rule}.Compare(baseline.RuleName{Kind: b.Kind, Policy: b.Policy, Rule: b.Rule})
 		})
 		text, err := encodeBaseline(d)
 		if err != nil {
@@ -316,7 +285,7 @@ type collector struct {
 	// allows is false for a baseline that has expired.
 	allows bool
 	// fresh counts violations that the baseline does not have, and notCovered those that it cannot have, by the reason.
-	fresh      map[ruleID]int64
+	fresh      map[baseline.RuleName]int64
 	notCovered map[uncoveredID]*v1alpha1.UncoveredRule
 	// ended counts violations of objects that make no pod any more, which need no entry.
 	ended int64
@@ -327,14 +296,14 @@ type uncoveredID struct{ kind, policy, rule, reason string }
 
 func newCollector(k *known, take bool, now time.Time, sink audit.Sink) *collector {
 	return &collector{
-		Sink: sink, known: k, take: take, allows: k.expiry().After(now), fresh: map[ruleID]int64{}, notCovered: map[uncoveredID]*v1alpha1.UncoveredRule{},
+		Sink: sink, known: k, take: take, allows: k.expiry().After(now), fresh: map[baseline.RuleName]int64{}, notCovered: map[uncoveredID]*v1alpha1.UncoveredRule{},
 	}
 }
 
 // Result implements audit.Sink.
 func (c *collector) Result(r audit.Result) {
 	violated := r.Status == audit.Fail || r.Status == audit.Warn || r.Baseline != ""
-	id := ruleID{r.Kind, r.Policy, r.Rule}
+	id := baseline.RuleName{Kind: r.Kind, Policy: r.Policy, Rule: r.Rule}
 	switch {
 	case !violated:
 	case r.Entry != nil:
@@ -349,7 +318,7 @@ func (c *collector) Result(r audit.Result) {
 		case c.take:
 			e = c.known.add(id, *r.Entry)
 		default:
-			c.fresh[ruleID{strings.Clone(id.kind), strings.Clone(id.policy), strings.Clone(id.rule)}]++
+			c.fresh[cloned(id)]++
 		}
 		if e != nil && c.allows {
 			r.Status, r.Baseline = audit.Skip, c.known.title(e.document)
@@ -372,26 +341,26 @@ func (c *collector) uncovered() []v1alpha1.UncoveredRule {
 		out = append(out, *of)
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.UncoveredRule) int {
-		return cmp.Or(ruleID{a.Kind, a.Policy, a.Rule}.compare(ruleID{b.Kind, b.Policy, b.Rule}), cmp.Compare(a.Reason, b.Reason))
+		return cmp.Or(baseline.RuleName{Kind: a.Kind, Policy: a.Policy, Rule: a.Rule}.Compare(baseline.RuleName{Kind: b.Kind, Policy: b.Policy, Rule: b.Rule}), cmp.Compare(a.Reason, b.Reason))
 	})
 	return out
 }
 
 // evaluated returns a function that reports whether an audit has evaluated the rule of an entry: what was not looked at is not gone. A
 // policy that does not exist is, if all policies of the cluster are known.
-func (f *auditFlags) evaluated(c *config.Config, skipped []audit.Skipped, knowsAll bool) func(id ruleID, object string) bool {
-	policies := map[ruleID]bool{}
+func (f *auditFlags) evaluated(c *config.Config, skipped []audit.Skipped, knowsAll bool) func(id baseline.RuleName, object string) bool {
+	policies := map[baseline.RuleName]bool{}
 	for _, p := range c.Policy.All() {
-		policies[ruleID{kind: p.Kind, policy: p.Name}] = len(p.Bindings) > 0
+		policies[baseline.RuleName{Kind: p.Kind, Policy: p.Name}] = len(p.Bindings) > 0
 	}
 	for _, s := range skipped {
-		policies[ruleID{s.Kind, s.Policy, s.Rule}] = false
+		policies[baseline.RuleName{Kind: s.Kind, Policy: s.Policy, Rule: s.Rule}] = false
 	}
-	return func(id ruleID, object string) bool {
+	return func(id baseline.RuleName, object string) bool {
 		if isEvaluated, named := policies[id]; named && !isEvaluated || len(f.kinds) > 0 {
 			return false
 		}
-		isActive, exists := policies[ruleID{kind: id.kind, policy: id.policy}]
+		isActive, exists := policies[baseline.RuleName{Kind: id.Kind, Policy: id.Policy}]
 		namespace, _, _ := strings.Cut(object, "/")
 		return (isActive || !exists && knowsAll) && !slices.Contains(f.excluded, namespace) && (len(f.namespaces) == 0 || slices.Contains(f.namespaces, namespace))
 	}
@@ -405,10 +374,10 @@ func (f *auditFlags) concludeBaseline(r *report, c *collector, of *config.Config
 		File: k.path, Documents: k.names(), ExpiresAt: k.expiry(), Expired: !c.allows, Ended: c.ended, NotCovered: c.uncovered(),
 	}
 	isEvaluated := f.evaluated(of, r.Skipped, knowsAll)
-	rules := map[ruleID]*baselineRule{}
-	rule := func(id ruleID) *baselineRule {
+	rules := map[baseline.RuleName]*baselineRule{}
+	rule := func(id baseline.RuleName) *baselineRule {
 		if rules[id] == nil {
-			rules[id] = &baselineRule{Kind: id.kind, Policy: id.policy, Rule: id.rule}
+			rules[id] = &baselineRule{Kind: id.Kind, Policy: id.Policy, Rule: id.Rule}
 		}
 		return rules[id]
 	}
@@ -440,7 +409,7 @@ func (f *auditFlags) concludeBaseline(r *report, c *collector, of *config.Config
 		out.Entries, out.Added, out.Pruned, out.Gone, out.New = out.Entries+row.Entries, out.Added+row.Added, out.Pruned+row.Pruned, out.Gone+row.Gone, out.New+row.New
 	}
 	slices.SortFunc(out.Rules, func(a, b baselineRule) int {
-		return ruleID{a.Kind, a.Policy, a.Rule}.compare(ruleID{b.Kind, b.Policy, b.Rule})
+		return baseline.RuleName{Kind: a.Kind, Policy: a.Policy, Rule: a.Rule}.Compare(baseline.RuleName{Kind: b.Kind, Policy: b.Policy, Rule: b.Rule})
 	})
 	for i, n := range k.sizes {
 		if n == 0 && k.exists {

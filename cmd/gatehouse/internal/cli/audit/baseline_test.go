@@ -244,13 +244,13 @@ func TestBaselineMistakes(t *testing.T) {
 		"no directory":               {baselineFlags{path: filepath.Join(dir, "none", "b.yaml"), expires: "2027-01-01", reason: "r"}, false, "the directory does not exist"},
 		"a name that is none":        {baselineFlags{path: filepath.Join(dir, "My Baseline.yaml")}, false, "must be a file such as baseline.yaml"},
 		"another kind of file":       {baselineFlags{path: filepath.Join(dir, "baseline.json")}, false, "must be a file such as baseline.yaml"},
-		"another kind":               {baselineFlags{path: in("kind.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")}, false, "must have PolicyBaselines and nothing else"},
-		"another kind beside it":     {baselineFlags{path: in("both.yaml", head+"\"2027-01-01T00:00:00Z\"}\n---\napiVersion: gatehouse.dev/v1alpha1\nkind: PolicyConfiguration\n")}, false, "must have PolicyBaselines and nothing else"},
-		"an empty file":              {baselineFlags{path: in("empty.yaml", "# nothing\n")}, false, "must have PolicyBaselines and nothing else"},
+		"another kind":               {baselineFlags{path: in("kind.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")}, false, "is not a PolicyBaseline"},
+		"another kind beside it":     {baselineFlags{path: in("both.yaml", head+"\"2027-01-01T00:00:00Z\"}\n---\napiVersion: gatehouse.dev/v1alpha1\nkind: PolicyConfiguration\n")}, false, "is not a PolicyBaseline"},
+		"an empty file":              {baselineFlags{path: in("empty.yaml", "# nothing\n")}, false, "there is no PolicyBaseline in it"},
 		"a file that is no YAML":     {baselineFlags{path: in("text.yaml", "a: [\n")}, false, "is no file of PolicyBaselines"},
 		"an unknown field":           {baselineFlags{path: in("field.yaml", strings.Replace(head, "reason", "reasons", 1)+"\"2027-01-01T00:00:00Z\"}\n")}, false, "spec.reasons: unknown field"},
 		"adding to one that is over": {baselineFlags{path: late, add: true}, false, "it expired at 2026-01-01T00:00:00Z (hint: give it another end with --expires DATE)"},
-		"a directory":                {baselineFlags{path: directoryIn(t, dir)}, false, "cannot be read"},
+		"a directory":                {baselineFlags{path: directoryIn(t, dir)}, false, "is a directory, and must be a file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -297,7 +297,7 @@ func FuzzBaselineFile(f *testing.F) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		first := &known{path: path, entries: map[ruleID]map[baseline.Digest]*knownEntry{}}
+		first := &known{path: path, entries: map[baseline.RuleName]map[baseline.Digest]*knownEntry{}}
 		if first.read() != nil {
 			return
 		}
@@ -308,7 +308,7 @@ func FuzzBaselineFile(f *testing.F) {
 		if err := os.WriteFile(path, written, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		second := &known{path: path, entries: map[ruleID]map[baseline.Digest]*knownEntry{}}
+		second := &known{path: path, entries: map[baseline.RuleName]map[baseline.Digest]*knownEntry{}}
 		if err := second.read(); err != nil {
 			t.Fatalf("%v in\n%s", err, written)
 		}
