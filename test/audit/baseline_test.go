@@ -145,6 +145,7 @@ func TestBaseline(t *testing.T) {
 
 	w.serve(t, "testdata/strict")
 	apply(t, w.Cluster, w.baseline(t))
+	w.isReady(t, "True") // before its policies exist
 	apply(t, w.Cluster, read(t, "strict/policies.yaml"))
 	manifest := func(name, namespace string) string {
 		web, _, _ := strings.Cut(read(t, "workloads.yaml"), "---\n")
@@ -156,7 +157,6 @@ func TestBaseline(t *testing.T) {
 		}
 		return nil
 	})
-	w.isReady(t, "True")
 
 	for _, c := range []struct {
 		name string

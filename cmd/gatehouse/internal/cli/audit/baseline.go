@@ -2,7 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -230,13 +230,33 @@ func (k *known) names() []string {
 	return out
 }
 
+// writtenBaseline is a document as it is written, in an order for readers: what a rule is stands before its entries.
+type writtenBaseline struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string
+	Metadata   struct {
+		Name, Namespace     string
+		Labels, Annotations map[string]string `yaml:",omitempty"`
+	}
+	Spec struct {
+		Reason     string
+		ExpiresAt  string                   `yaml:"expiresAt"`
+		NotCovered []v1alpha1.UncoveredRule `yaml:"notCovered,omitempty"`
+		Rules      []v1alpha1.BaselineRule  `yaml:",omitempty"`
+	}
+}
+
 // encodeBaseline returns a document as YAML.
 func encodeBaseline(d *v1alpha1.PolicyBaseline) (string, error) {
-	text, err := json.Marshal(d)
-	if err == nil {
-		text, err = cli.JSONToYAML(text)
-	}
-	return string(text), err
+	w := writtenBaseline{APIVersion: v1alpha1.GroupVersion.String(), Kind: baselineKind}
+	w.Metadata.Name, w.Metadata.Namespace, w.Metadata.Labels, w.Metadata.Annotations = d.Name, d.Namespace, d.Labels, d.Annotations
+	w.Spec.Reason, w.Spec.ExpiresAt, w.Spec.NotCovered, w.Spec.Rules = d.Spec.Reason, d.Spec.ExpiresAt.UTC().Format(time.RFC3339), d.Spec.NotCovered, d.Spec.Rules
+	var out strings.Builder
+	encoder := yaml.NewEncoder(&out)
+	const indent = 2
+	encoder.SetIndent(indent)
+	err := errors.Join(encoder.Encode(&w), encoder.Close())
+	return out.String(), err
 }
 
 // encode returns the file. What no entry can allow is nil to stay as it is.
@@ -501,7 +521,7 @@ func (b *baselineReport) print(line func(string, ...any)) {
 
 // sentences say what became of the baseline, and what to do.
 func (b *baselineReport) sentences() (out []string) {
-	entries, until := countOf(b.Entries, "entry", "entries"), b.ExpiresAt.Format(time.RFC3339)
+	entries, until := numberOf(b.Entries, "entry", "entries"), b.ExpiresAt.Format(time.RFC3339)
 	switch {
 	case b.Written && b.Added+b.Pruned > 0:
 		out = append(out, fmt.Sprintf("written with %s until %s: %s added, %s dropped", entries, until, grouped(b.Added), grouped(b.Pruned)))
@@ -516,19 +536,19 @@ func (b *baselineReport) sentences() (out []string) {
 		}
 	}
 	add(b.Expired, "it has expired, and allows nothing (hint: --expires DATE gives it another end)")
-	add(b.New > 0, "%s not in it (hint: mend them, or accept them with --add)", countOf(b.New, "violation is", "violations are"))
-	add(b.Gone > 0, "%s no longer needed (hint: --prune drops them)", countOf(b.Gone, "entry is", "entries are"))
+	add(b.New > 0, "%s not in it (hint: mend them, or accept them with --add)", numberOf(b.New, "violation is", "violations are"))
+	add(b.Gone > 0, "%s no longer needed (hint: --prune drops them)", numberOf(b.Gone, "entry is", "entries are"))
 	add(b.NotPruned, "nothing was dropped, because the audit is not complete")
-	add(b.Unjudged > 0, "%s of rules or namespaces that this audit does not look at", countOf(b.Unjudged, "entry is", "entries are"))
-	add(b.Ended > 0, "%s left out: of what makes no pods any more", countOf(b.Ended, "violation is", "violations are"))
+	add(b.Unjudged > 0, "%s of rules or namespaces that this audit does not look at", numberOf(b.Unjudged, "entry is", "entries are"))
+	add(b.Ended > 0, "%s left out: of what makes no pods any more", numberOf(b.Ended, "violation is", "violations are"))
 	for _, name := range b.Empty {
 		add(true, "PolicyBaseline %s has no entries (hint: delete it in the cluster and here)", cli.InertName(name))
 	}
 	return out
 }
 
-// countOf returns a number with a noun for one, or for others.
-func countOf(n int64, one, many string) string {
+// numberOf returns a number with a noun for one, or for others.
+func numberOf(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

@@ -125,15 +125,15 @@ metadata:
   name: baseline
   namespace: gatehouse-system
 spec:
-  expiresAt: "2027-06-30T16:00:00Z"
   reason: later
+  expiresAt: "2027-06-30T16:00:00Z"
   rules:
-  - entries:
-    - shop/Deployment/a@sha256:ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb
-    - shop/Deployment/b@sha256:3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d
-    kind: AdmissionPolicy
-    policy: limits
-    rule: validations[memory]
+    - kind: AdmissionPolicy
+      policy: limits
+      rule: validations[memory]
+      entries:
+        - shop/Deployment/a@sha256:ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb
+        - shop/Deployment/b@sha256:3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d
 `
 	if err != nil || string(text) != want {
 		t.Errorf("the file is, %v\n%swant\n%s", err, text, want)
