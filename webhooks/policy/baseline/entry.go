@@ -37,14 +37,6 @@ func (o Object) String() string {
 	return text
 }
 
-// RuleName names a rule of a policy.
-type RuleName struct{ Kind, Policy, Rule string }
-
-// Compare orders rules by their policies.
-func (r RuleName) Compare(other RuleName) int {
-	return cmp.Or(cmp.Compare(r.Kind, other.Kind), cmp.Compare(r.Policy, other.Policy), cmp.Compare(r.Rule, other.Rule))
-}
-
 // Entry is an entry of a PolicyBaseline.
 type Entry struct {
 	// Object is for readers. It may be empty.
