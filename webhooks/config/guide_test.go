@@ -62,7 +62,7 @@ func mustBeUsed(t *testing.T, documents map[string]string) *config.Config {
 func TestGuideOfLogin(t *testing.T) {
 	t.Parallel()
 	documents := map[string]string{}
-	ours, fields, another, ofDirectory, sources := "", "", "", "", ""
+	ours, fields, another, ofDirectory, sources, exchange := "", "", "", "", "", ""
 	const header, ofIssuer = "apiVersion: gatehouse.dev/v1alpha1\nkind: AuthenticationConfiguration\n", "    groupSources:\n"
 	for _, page := range []string{"log-in-with-ldap.md", "log-in-with-oidc.md", "look-up-groups.md", "end-sessions.md"} {
 		for _, block := range yamlBlock.FindAllStringSubmatch(readText(t, tasks+page), -1) {
@@ -74,6 +74,8 @@ func TestGuideOfLogin(t *testing.T) {
 				ofDirectory += text
 			case strings.HasPrefix(text, "- name: "):
 				another += text
+			case strings.HasPrefix(text, "login:\n"):
+				exchange = text
 			case isOurs && strings.Contains(text, ofIssuer):
 				_, listed, _ := strings.Cut(text, ofIssuer)
 				sources = ofIssuer + listed
@@ -93,6 +95,10 @@ func TestGuideOfLogin(t *testing.T) {
 	if sources == "" || strings.Count(fields, issuer) != 1 {
 		t.Fatal("the pages have no group sources, or no issuer that they are for")
 	}
+	exchanging := maps.Clone(documents) // with the issuers, and without a revocation for users of the directory
+	maps.DeleteFunc(exchanging, func(_, text string) bool { return strings.Contains(text, "kind: TokenRevocation") })
+	exchanging["exchange.yaml"] = header + fields + exchange
+	mustBeUsed(t, exchanging)
 	fields = strings.Replace(fields, issuer, issuer+sources, 1)
 	const directory, login = "- name: corp\n", "\nlogin:\n"
 	if strings.Count(ours, directory) != 1 || strings.Count(ours, login) != 1 {
