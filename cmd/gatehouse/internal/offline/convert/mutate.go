@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,13 +15,10 @@ import (
 // mutate translates a rule that mutates. If Kyverno makes rules about pod templates of it, there are further mutations for these.
 func (c *ruleConverter) mutate() ([]*part, error) {
 	first, err := c.mutateObject()
-	if err != nil {
-		return nil, err
+	if err != nil || !c.checksTemplates() {
+		return []*part{first}, err
 	}
 	out := []*part{first}
-	if !c.matched.onlyPods() || !c.autogen {
-		return out, nil
-	}
 	for _, t := range []struct {
 		suffix, path string
 		kinds        []string
@@ -30,59 +26,31 @@ func (c *ruleConverter) mutate() ([]*part, error) {
 		{"templates", "spec.template", []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "ReplicationController"}},
 		{"cronjobs", "spec.jobTemplate.spec.template", []string{"CronJob"}},
 	} {
-		other, err := c.forTemplate(t.path, t.kinds)
-		if err != nil {
-			return nil, err
+		rule := *c.rule
+		if rule.Match = *rule.Match.about(t.kinds); rule.Exclude != nil {
+			rule.Exclude = rule.Exclude.about(t.kinds)
 		}
-		rc := &ruleConverter{policyConverter: c.policyConverter, rule: other, index: c.index}
+		rc := &ruleConverter{policyConverter: c.policyConverter, rule: &rule, index: c.index, template: strings.Split(t.path, ".")}
 		of, err := rc.mutateObject()
 		if err != nil {
 			return nil, err
 		}
-		of.suffix, of.rule = t.suffix, c.rule.Name
+		of.suffix = t.suffix
 		out = append(out, of)
 	}
 	return out, nil
 }
 
-// forTemplate returns the rule that Kyverno makes for pod templates at a path.
-func (c *ruleConverter) forTemplate(path string, kinds []string) (*rule, error) {
-	raw, err := json.Marshal(c.rule)
-	if err != nil {
-		return nil, err
-	}
-	text := string(raw)
-	for _, object := range []string{"request.object.", "request.oldObject."} {
-		text = strings.NewReplacer(object+"spec", object+path+".spec", object+"metadata", object+path+".metadata").Replace(text)
-	}
-	var out rule
-	if err := decodeStrictly([]byte(text), &out); err != nil {
-		return nil, err
-	}
-	for _, f := range []*filters{&out.Match, out.Exclude} {
-		if f == nil {
-			continue
-		}
-		blocks, _, _ := f.all("")
-		for _, b := range blocks {
-			if len(b.Resources.Kinds) > 0 {
-				b.Resources.Kinds = kinds
-			}
+// about returns filters for other kinds.
+func (f *filters) about(kinds []string) *filters {
+	out := &filters{Any: slices.Clone(f.Any), All: slices.Clone(f.All), filter: f.filter}
+	blocks, _, _ := out.all("")
+	for _, b := range blocks {
+		if len(b.Resources.Kinds) > 0 {
+			b.Resources.Kinds = kinds
 		}
 	}
-	wrap := func(patch any) any {
-		for _, step := range slices.Backward(strings.Split(path, ".")) {
-			patch = map[string]any{step: patch}
-		}
-		return patch
-	}
-	if out.Mutate.PatchStrategicMerge != nil {
-		out.Mutate.PatchStrategicMerge = wrap(out.Mutate.PatchStrategicMerge)
-	}
-	for i := range out.Mutate.ForEach {
-		out.Mutate.ForEach[i].PatchStrategicMerge = wrap(out.Mutate.ForEach[i].PatchStrategicMerge)
-	}
-	return &out, nil
+	return out
 }
 
 // mutateObject translates the mutation of the object itself.
@@ -106,6 +74,9 @@ func (c *ruleConverter) mutateObject() (*part, error) {
 	s := c.scope
 	s.Names = s.Names.With("i")
 	root := place{expr: celexpr.Raw("object"), kind: c.matched.types()}
+	for _, step := range c.template {
+		root, _ = root.member(step)
+	}
 	switch {
 	case len(m.ForEach) > 0:
 		for i := range m.ForEach { // each sees what the ones before it have changed
@@ -185,7 +156,6 @@ func operation(op string, path pointer, value celexpr.Expr) celexpr.Expr {
 type operations []celexpr.Expr
 
 func (o operations) expr() celexpr.Expr {
-	o = joinLists(o)
 	if len(o) == 0 {
 		return celexpr.List()
 	}
@@ -229,9 +199,8 @@ func each(list celexpr.Expr, index string, condition celexpr.Expr, body operatio
 		loop = celexpr.Call(loop, "reverse")
 	}
 	loop = celexpr.Macro(loop, "filter", index, condition)
-	if len(body) == 1 && strings.HasPrefix(body[0].String(), "[JSONPatch{") && !strings.Contains(body[0].String(), "}, JSONPatch{") {
-		text := body[0].String()
-		return operations{celexpr.Call(loop, "map", celexpr.Raw(index), celexpr.Raw(text[1:len(text)-1]))}
+	if one, ok := body.expr().Only(); ok {
+		return operations{celexpr.Call(loop, "map", celexpr.Raw(index), one)}
 	}
 	return operations{celexpr.Call(celexpr.Call(loop, "map", celexpr.Raw(index), body.expr()), "flatten")}
 }
@@ -297,7 +266,7 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 		once = append(once, operations{e}.when(celexpr.Macro(indexes, "exists", index, holds), nil)...)
 	}
 	backwards := strings.EqualFold(f.Order, "Descending") || f.Order == "" && strings.Contains(f.PatchesJSON6902, "op: remove")
-	return once, each(list.List(), index, holds, joinLists(perElement), backwards)
+	return once, each(list.List(), index, holds, perElement, backwards)
 }
 
 // emitMutation writes a policy that mutates, and its binding.

@@ -104,25 +104,6 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 // maxPatchDepth bounds the depth of a patch.
 const maxPatchDepth = 40
 
-// joinLists joins lists of operations that follow each other.
-func joinLists(all operations) operations {
-	var out operations
-	for _, e := range all {
-		if n := len(out); n > 0 && isOperations(e) && isOperations(out[n-1]) {
-			left, right := out[n-1].String(), e.String()
-			out[n-1] = celexpr.List(celexpr.Raw(left[1:len(left)-1]), celexpr.Raw(right[1:len(right)-1]))
-			continue
-		}
-		out = append(out, e)
-	}
-	return out
-}
-
-// isOperations reports whether an expression is a list of operations as such.
-func isOperations(e celexpr.Expr) bool {
-	return strings.HasPrefix(e.String(), "[JSONPatch{") && strings.HasSuffix(e.String(), "}]")
-}
-
 // set returns the operations that set a member to a value without anchors.
 func (b *patcher) set(at place, value any, path []string) operations {
 	e, present := b.literal(value, path)

@@ -27,6 +27,8 @@ type ruleConverter struct {
 	// matched is what the rule is about, and object the expression of the object.
 	matched *matched
 	object  celexpr.Expr
+	// template is the path of the pod template that the rule sees as the object, nil if it sees the object itself.
+	template []string
 	// scope is what expressions of the rule see.
 	scope jmespath.Scope
 	// variables are those of the policy, in their order.
@@ -233,6 +235,9 @@ func (c *ruleConverter) request() jmespath.Value {
 	of := func(expr string, t celexpr.Type) jmespath.Value { return jmespath.Of(celexpr.Raw(expr), t) }
 	object := jmespath.Of(c.object, c.matched.types())
 	old := of("oldObject", c.matched.types())
+	for _, step := range c.template {
+		object, old = object.Member(step), old.Member(step)
+	}
 	if slices.Contains(c.matched.operations, admissionregistrationv1.Create) || slices.Contains(c.matched.operations, admissionregistrationv1.Connect) {
 		old.Opt, old.Present = celexpr.Raw("optional.ofNonZeroValue(oldObject)"), celexpr.Raw("oldObject != null")
 	}

@@ -13,6 +13,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,6 +31,7 @@ type kyvernoTest struct {
 	Policies  []string          `json:"policies"`
 	Resources []string          `json:"resources"`
 	Variables string            `json:"variables"`
+	Context   string            `json:"context"`
 	UserInfo  string            `json:"userinfo"`
 	Values    *kyvernoValues    `json:"values"`
 	Results   []testResult      `json:"results"`
@@ -63,6 +65,9 @@ type kyvernoValues struct {
 			Values map[string]any `json:"values"`
 		} `json:"resources"`
 	} `json:"policies"`
+	Namespaces []struct {
+		Metadata map[string]any `json:"metadata"`
+	} `json:"namespaces"`
 	NamespaceSelector []struct {
 		Name   string            `json:"name"`
 		Labels map[string]string `json:"labels"`
@@ -84,6 +89,12 @@ type testConverter struct {
 	patched map[string][]*manifest.Object
 	values  kyvernoValues
 	user    *authenticationv1.UserInfo
+	// lookups are the objects that policies in CEL look up.
+	lookups struct {
+		Spec struct {
+			Resources []corev1.ConfigMap `json:"resources"`
+		} `json:"spec"`
+	}
 	// skipped are expectations that have no form here.
 	skipped []string
 }
@@ -162,7 +173,7 @@ func (t *testConverter) readValues() error {
 	for _, of := range []struct {
 		field, file string
 		into        any
-	}{{"variables", t.test.Variables, &t.values}, {"userinfo", t.test.UserInfo, &user}} {
+	}{{"variables", t.test.Variables, &t.values}, {"userinfo", t.test.UserInfo, &user}, {"context", t.test.Context, &t.lookups}} {
 		if of.file == "" {
 			continue
 		}
@@ -406,6 +417,11 @@ func (t *testConverter) context(rules []converted) ([]runtime.RawExtension, erro
 // namespaces returns the metadata of the namespaces that the test defines, or that its objects are in if a policy needs them.
 func (t *testConverter) namespaces(rules []converted) []map[string]any {
 	all := map[string]map[string]any{}
+	for _, n := range t.values.Namespaces {
+		if name, _ := n.Metadata["name"].(string); name != "" {
+			all[name] = n.Metadata
+		}
+	}
 	for _, n := range t.values.NamespaceSelector {
 		if n.Name != "" {
 			all[n.Name] = map[string]any{"name": n.Name, "labels": n.Labels}
@@ -438,6 +454,11 @@ func (t *testConverter) namespaces(rules []converted) []map[string]any {
 // paramData returns the data of a ConfigMap, from values such as NAME.data.KEY.
 func (t *testConverter) paramData(rule converted) map[string]string {
 	data := map[string]string{}
+	for _, o := range t.lookups.Spec.Resources {
+		if o.Kind == "ConfigMap" && o.Name == rule.params.Name && cmp.Or(o.Namespace, "default") == cmp.Or(rule.params.Namespace, "default") {
+			maps.Copy(data, o.Data)
+		}
+	}
 	for name, value := range t.valuesOf([]converted{rule}, "") {
 		_, key, ok := strings.Cut(name, ".data.")
 		if text, isText := value.(string); ok && isText {

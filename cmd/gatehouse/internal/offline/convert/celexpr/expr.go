@@ -212,40 +212,56 @@ func In(value Expr, items ...Expr) Expr {
 	return Or(all...)
 }
 
-// byType returns constants apart by their types, as the first ones come. What is no constant is of one type.
+// byType returns constants apart by their types, as the first ones come.
 func byType(items []Expr) (out [][]Expr) {
 	of := map[string]int{}
 	for _, item := range items {
-		name := strings.ToLower(item.text[:min(len(item.text), 1)])
-		switch {
-		case item.kind == list:
-			name = "list"
-		case item.kind != atom || strings.ContainsAny(name, `"'r`):
-			name = "text"
-		case strings.ContainsAny(name, "-0123456789"):
-			name = "number"
-			if strings.Contains(item.text, ".") {
-				name = "double"
-			}
-		case item.IsTrue() || item.IsFalse():
-			name = "truth"
+		name := item.typeName()
+		if _, ok := of[name]; !ok {
+			of[name], out = len(out), append(out, nil)
 		}
-		i, ok := of[name]
-		if !ok {
-			i, out = len(out), append(out, nil)
-			of[name] = i
-		}
-		out[i] = append(out[i], item)
+		out[of[name]] = append(out[of[name]], item)
 	}
 	return out
 }
 
-// Add returns a sum, or texts or lists joined.
-func Add(all ...Expr) Expr {
-	if len(all) == 1 {
-		return all[0]
+// typeName returns the name of the type of a constant. What is none has that of texts.
+func (e Expr) typeName() string {
+	first := e.text[:min(len(e.text), 1)]
+	switch {
+	case e.kind == list:
+		return "list"
+	case e.kind != atom || strings.Contains(`"'r`, first):
+		return "text"
+	case strings.Contains("-0123456789", first):
+		return "number" + strconv.FormatBool(strings.Contains(e.text, "."))
+	default: // each is of another type, but for the truth values
+		return strings.NewReplacer("true", "truth", "false", "truth").Replace(e.text)
 	}
-	return Expr{kind: sum, text: "+", args: all}
+}
+
+// Add returns a sum, or texts or lists joined. Lists of elements that follow each other are one.
+func Add(all ...Expr) Expr {
+	var joined []Expr
+	for _, e := range all {
+		if n := len(joined); n > 0 && e.kind == list && joined[n-1].kind == list {
+			joined[n-1] = List(slices.Concat(joined[n-1].args, e.args)...)
+		} else {
+			joined = append(joined, e)
+		}
+	}
+	if len(joined) == 1 {
+		return joined[0]
+	}
+	return Expr{kind: sum, text: "+", args: joined}
+}
+
+// Only returns the element of a list of one.
+func (e Expr) Only() (Expr, bool) {
+	if e.kind != list || len(e.args) != 1 {
+		return Expr{}, false
+	}
+	return e.args[0], true
 }
 
 // Subtract returns a difference.
