@@ -412,8 +412,11 @@ spec:
   - expression: |-
       object.spec.containers.all(container,
         !container.name.startsWith("a") ||
-        container.?image.orValue("").startsWith("r/") &&
-        !container.?securityContext.?privileged.orValue(true)
+        has(container.image) &&
+        container.image.startsWith("r/") &&
+        has(container.securityContext) &&
+        has(container.securityContext.privileged) &&
+        !container.securityContext.privileged
       )
     message: not …
     messageExpression: '"not " + object.metadata.name'

@@ -98,9 +98,6 @@ func (t Type) MergesBy() string { return t.mergeKey }
 // IsText reports whether the value is a string.
 func (t Type) IsText() bool { return t.Kind() == String || t.Kind() == Quantity }
 
-// Is reports whether the value has this Go type for certain.
-func (t Type) Is(of reflect.Type) bool { return len(t.alternatives) == 1 && t.alternatives[0] == of }
-
 // kindOf returns the kind of a Go type. What writes its own JSON may be anything.
 func kindOf(t reflect.Type) Kind {
 	switch k := t.Kind(); {

@@ -276,9 +276,6 @@ func (c *Compiler) member(v jmespath.Value, a anchored, path []string, names cel
 	case "+":
 		return c.refuse(path, "the anchor +( ) in a rule that validates", "remove the anchor")
 	case "":
-		if e, ok := chain(v, a); ok {
-			return always(e)
-		}
 		if a.pattern == "*" {
 			return always(has)
 		}
@@ -338,42 +335,4 @@ func (c *Compiler) wildcardKey(v jmespath.Value, a anchored, path []string) Chec
 		found = celexpr.Or(none, found)
 	}
 	return always(found)
-}
-
-// chain translates members within each other that end in a scalar: it reads better with optional fields than with has() for each of them.
-func chain(v jmespath.Value, a anchored) (celexpr.Expr, bool) {
-	key, pattern, optional := a.key, a.pattern, 0
-	for {
-		if _, known := v.Type.Member(key); !known || v.Type.IsNullable(key) || isWildcardKey(v.Name, key) {
-			return celexpr.Expr{}, false
-		}
-		if v = v.Member(key); !v.Always() {
-			optional++
-		}
-		fields, ok := pattern.(map[string]any)
-		if !ok {
-			break
-		}
-		for key, pattern = range fields {
-			if len(fields) > 1 || anchorForm.MatchString(strings.TrimSpace(key)) {
-				return celexpr.Expr{}, false
-			}
-		}
-		if len(fields) == 0 {
-			return celexpr.Expr{}, false
-		}
-	}
-	if text, ok := pattern.(string); optional == 0 || ok && jmespath.HasVariables(text) {
-		return celexpr.Expr{}, false
-	}
-	if pattern == "*" {
-		return celexpr.Call(v.Opt, "hasValue"), true
-	}
-	absent := absentMatches(pattern)
-	zero := fallback(v.Type.Kind(), pattern, absent)
-	if zero == nil || absent && optional > 1 { // only the last one may be absent
-		return celexpr.Expr{}, false
-	}
-	e, err := Scalar(v.OrElse(celexpr.Literal(zero)), v.Type, pattern)
-	return e, err == nil && strings.Count(e.String(), ".orValue(") == 1
 }

@@ -316,31 +316,3 @@ func (c comparison) holdsForZero() bool {
 	}
 	return map[string]bool{"==": sign == 0, "!=": sign != 0, "<": sign < 0, "<=": sign <= 0, ">": sign > 0, ">=": sign >= 0}[c.operator]
 }
-
-// fallback returns a constant that stands for an absent value of a kind, as a pattern holds for the one if it does for the other, nil for
-// none.
-func fallback(kind celexpr.Kind, pattern any, absent bool) any {
-	zero := map[celexpr.Kind]any{celexpr.String: "", celexpr.Number: int64(0)}[kind]
-	switch p := pattern.(type) {
-	case bool:
-		if kind == celexpr.Truth {
-			return !p
-		}
-	case int64:
-		if kind == celexpr.Number && p != 0 {
-			return zero
-		}
-	case string:
-		holds := matches(p, func(c comparison) bool {
-			if _, ok := parseQuantity(c.operand); ok && kind == celexpr.Number {
-				return c.holdsForZero()
-			}
-			is := MatchWildcard(c.operand, fmt.Sprint(zero))
-			return c.operator == "==" && is || c.operator == "!=" && !is
-		})
-		if holds == absent {
-			return zero
-		}
-	}
-	return nil
-}
