@@ -109,11 +109,12 @@ func newWorld(t *testing.T) *world {
 	if err := os.WriteFile(policy, []byte(`{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata", "users": ["jane"]}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.Cluster = cluster.New(t, cluster.Options{APIServerFlags: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + w.audit, "--audit-log-mode=blocking-strict",
+	w.Cluster = cluster.New(t, cluster.Options{APIServerFlags: []string{
+		"--audit-policy-file=" + policy, "--audit-log-path=" + w.audit, "--audit-log-mode=blocking-strict",
 		// Without NodeRestriction, which refuses most of what a test can ask for as a node.
 		"--enable-admission-plugins=NamespaceLifecycle",
 	}})
-	for _, document := range strings.Split(objects, "\n---\n") {
+	for document := range strings.SplitSeq(objects, "\n---\n") {
 		w.apply(t, document)
 	}
 	for _, namespace := range []string{"guard", "shop", "kube-system"} {

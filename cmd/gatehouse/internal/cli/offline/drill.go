@@ -253,7 +253,7 @@ func readAll(ctx context.Context, access *rest.Config, client *http.Client, of s
 	err = list.Each(ctx, func(page paging.Page) error {
 		for _, item := range page.Items {
 			// The items of a list have no kind of their own.
-			if err := c.Add(of.GroupVersion().WithKind(drill.KindOf(of.Resource)), item, drill.Place{}); err != nil {
+			if err := c.AddOf(of.Resource, item, drill.Place{}); err != nil {
 				c.Unread = append(c.Unread, cli.Inert(err.Error()))
 			}
 		}

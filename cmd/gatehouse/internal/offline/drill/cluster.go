@@ -50,11 +50,12 @@ type Cluster struct {
 	// Unread names what could not be read, with the reason.
 	Unread []string
 
+	kinds       []kind
 	hooks       []*hook
 	namespaces  map[string]*corev1.Namespace
 	services    map[string]*corev1.Service
 	slices      map[string][]*discoveryv1.EndpointSlice // by Service
-	budgets     []*policyv1.PodDisruptionBudget
+	budgets     map[string]*policyv1.PodDisruptionBudget
 	definitions map[string]*definition
 	apiServices []*apiService
 	workloads   map[string]*podGroup
@@ -76,8 +77,6 @@ type podGroup struct {
 	nodes       map[string]int
 	// first is the name of a pod.
 	first string
-	// templated reports whether pod comes from the workload, and not from one of its pods.
-	templated bool
 }
 
 func (g *podGroup) title() string {
@@ -103,7 +102,7 @@ type apiService struct {
 // NewCluster returns a cluster of which nothing is known.
 func NewCluster() *Cluster {
 	return &Cluster{
-		namespaces: map[string]*corev1.Namespace{}, services: map[string]*corev1.Service{}, slices: map[string][]*discoveryv1.EndpointSlice{},
+		kinds: kinds(), budgets: map[string]*policyv1.PodDisruptionBudget{}, namespaces: map[string]*corev1.Namespace{}, services: map[string]*corev1.Service{}, slices: map[string][]*discoveryv1.EndpointSlice{},
 		definitions: map[string]*definition{}, workloads: map[string]*podGroup{}, full: map[string]bool{},
 	}
 }
@@ -113,25 +112,61 @@ type kind struct {
 	schema.GroupVersionKind
 
 	resource string
+	add      func(c *Cluster, k *kind, text []byte, place Place) error
 }
 
 // kinds returns the kinds that a drill reads. Pods come after their workloads.
 func kinds() []kind {
-	of := func(version schema.GroupVersion, name, resource string) kind {
-		return kind{version.WithKind(name), resource}
-	}
-	apps := appsv1.SchemeGroupVersion
+	registration, apps, v1 := admissionregistrationv1.SchemeGroupVersion, appsv1.SchemeGroupVersion, corev1.SchemeGroupVersion
 	return []kind{
-		of(admissionregistrationv1.SchemeGroupVersion, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
-		of(admissionregistrationv1.SchemeGroupVersion, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
-		of(schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}, "CustomResourceDefinition", "customresourcedefinitions"),
-		of(schema.GroupVersion{Group: "apiregistration.k8s.io", Version: "v1"}, "APIService", "apiservices"),
-		of(corev1.SchemeGroupVersion, "Namespace", "namespaces"),
-		of(corev1.SchemeGroupVersion, "Service", "services"),
-		of(discoveryv1.SchemeGroupVersion, "EndpointSlice", "endpointslices"),
-		of(policyv1.SchemeGroupVersion, "PodDisruptionBudget", "poddisruptionbudgets"),
-		of(apps, "Deployment", "deployments"), of(apps, "StatefulSet", "statefulsets"), of(apps, "DaemonSet", "daemonsets"),
-		of(corev1.SchemeGroupVersion, "Pod", "pods"),
+		{registration.WithKind("MutatingWebhookConfiguration"), "mutatingwebhookconfigurations", decoding(func(c *Cluster, k *kind, o *admissionregistrationv1.MutatingWebhookConfiguration, place Place) {
+			for i := range o.Webhooks {
+				c.addHook(k, newHook(k.Kind, o, webhook.NewMutatingWebhookAccessor("", o.Name, &o.Webhooks[i]), place))
+			}
+		})},
+		{registration.WithKind("ValidatingWebhookConfiguration"), "validatingwebhookconfigurations", decoding(func(c *Cluster, k *kind, o *admissionregistrationv1.ValidatingWebhookConfiguration, place Place) {
+			for i := range o.Webhooks {
+				c.addHook(k, newHook(k.Kind, o, webhook.NewValidatingWebhookAccessor("", o.Name, &o.Webhooks[i]), place))
+			}
+		})},
+		{schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, "customresourcedefinitions", (*Cluster).addDefinition},
+		{schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}, "apiservices", (*Cluster).addAPIService},
+		{v1.WithKind("Namespace"), "namespaces", decoding(func(c *Cluster, k *kind, o *corev1.Namespace, _ Place) { put(c, k, c.namespaces, o.Name, o) })},
+		{v1.WithKind("Service"), "services", decoding(func(c *Cluster, k *kind, o *corev1.Service, _ Place) {
+			put(c, k, c.services, o.Namespace+"/"+o.Name, o)
+		})},
+		{discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "endpointslices", decoding(func(c *Cluster, k *kind, o *discoveryv1.EndpointSlice, _ Place) {
+			key := o.Namespace + "/" + o.Labels[discoveryv1.LabelServiceName]
+			put(c, k, c.slices, key, append(c.slices[key], o))
+		})},
+		{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), "poddisruptionbudgets", decoding(func(c *Cluster, k *kind, o *policyv1.PodDisruptionBudget, _ Place) {
+			put(c, k, c.budgets, o.Namespace+"/"+o.Name, o)
+		})},
+		{apps.WithKind("Deployment"), "deployments", (*Cluster).addWorkload},
+		{apps.WithKind("StatefulSet"), "statefulsets", (*Cluster).addWorkload},
+		{apps.WithKind("DaemonSet"), "daemonsets", (*Cluster).addWorkload},
+		{v1.WithKind("Pod"), "pods", decoding(func(c *Cluster, k *kind, o *corev1.Pod, _ Place) { c.addPod(k, o) })},
+	}
+}
+
+// decoding returns what decodes an object, fills in its defaults and adds it. An object that names no namespace is in the default one.
+func decoding[T any, O interface {
+	*T
+	runtime.Object
+	metav1.Object
+}](add func(*Cluster, *kind, O, Place)) func(*Cluster, *kind, []byte, Place) error {
+	return func(c *Cluster, k *kind, text []byte, place Place) error {
+		o := O(new(T))
+		if err := json.Unmarshal(text, o); err != nil {
+			return fmt.Errorf("%s: %w", k.Kind, err)
+		}
+		if o.GetName() == "" && o.GetGenerateName() == "" {
+			return fmt.Errorf("%s: it has no name", k.Kind)
+		}
+		o.SetNamespace(namespaceOf(o))
+		defaults.Default(o)
+		add(c, k, o, place)
+		return nil
 	}
 }
 
@@ -143,126 +178,65 @@ func Kinds() (list []schema.GroupVersionResource) {
 	return list
 }
 
-// KindOf returns the kind of a resource of Kinds.
-func KindOf(resource string) string {
-	for _, k := range kinds() {
-		if k.resource == resource {
-			return k.Kind
-		}
-	}
-	return ""
-}
-
 // Add adds an object, as JSON. An object of a kind that a drill does not read is left out.
-func (c *Cluster) Add(kind schema.GroupVersionKind, object []byte, place Place) error {
-	switch kind.GroupKind().String() + "/" + kind.Version {
-	case "MutatingWebhookConfiguration.admissionregistration.k8s.io/v1":
-		return add(c, kind, object, func(o *admissionregistrationv1.MutatingWebhookConfiguration) {
-			for i := range o.Webhooks {
-				c.addHook(kind, newHook(kind.Kind, o, webhook.NewMutatingWebhookAccessor("", o.Name, &o.Webhooks[i]), place))
-			}
-		})
-	case "ValidatingWebhookConfiguration.admissionregistration.k8s.io/v1":
-		return add(c, kind, object, func(o *admissionregistrationv1.ValidatingWebhookConfiguration) {
-			for i := range o.Webhooks {
-				c.addHook(kind, newHook(kind.Kind, o, webhook.NewValidatingWebhookAccessor("", o.Name, &o.Webhooks[i]), place))
-			}
-		})
-	case "Namespace/v1":
-		return add(c, kind, object, func(o *corev1.Namespace) { put(c, kind, c.namespaces, o.Name, o) })
-	case "Service/v1":
-		return add(c, kind, object, func(o *corev1.Service) {
-			o.Namespace = namespaceOf(o)
-			put(c, kind, c.services, o.Namespace+"/"+o.Name, o)
-		})
-	case "EndpointSlice.discovery.k8s.io/v1":
-		return add(c, kind, object, func(o *discoveryv1.EndpointSlice) {
-			key := namespaceOf(o) + "/" + o.Labels[discoveryv1.LabelServiceName]
-			put(c, kind, c.slices, key, append(c.slices[key], o))
-		})
-	case "PodDisruptionBudget.policy/v1":
-		return add(c, kind, object, func(o *policyv1.PodDisruptionBudget) {
-			if c.fits(kind, len(c.budgets)) {
-				c.budgets = append(c.budgets, o)
-			}
-		})
-	case "CustomResourceDefinition.apiextensions.k8s.io/v1":
-		o := new(unstructured.Unstructured)
-		if err := o.UnmarshalJSON(object); err != nil {
-			return err
-		}
-		put(c, kind, c.definitions, o.GetName(), &definition{o, place})
-		return nil
-	case "APIService.apiregistration.k8s.io/v1":
-		return c.addAPIService(kind, object, place)
-	case "Deployment.apps/v1":
-		return add(c, kind, object, func(o *appsv1.Deployment) {
-			c.addWorkload(kind, o, rawjson.Value(object), o.Spec.Template.Labels, &o.Spec.Template.Spec, int(*cmp.Or(o.Spec.Replicas, new(int32(1)))))
-		})
-	case "StatefulSet.apps/v1":
-		return add(c, kind, object, func(o *appsv1.StatefulSet) {
-			c.addWorkload(kind, o, rawjson.Value(object), o.Spec.Template.Labels, &o.Spec.Template.Spec, int(*cmp.Or(o.Spec.Replicas, new(int32(1)))))
-		})
-	case "DaemonSet.apps/v1":
-		return add(c, kind, object, func(o *appsv1.DaemonSet) {
-			c.addWorkload(kind, o, rawjson.Value(object), o.Spec.Template.Labels, &o.Spec.Template.Spec, -1)
-		})
-	case "Pod/v1":
-		return add(c, kind, object, func(o *corev1.Pod) { c.addPod(kind, o) })
-	default:
-		return nil
-	}
+func (c *Cluster) Add(of schema.GroupVersionKind, object []byte, place Place) error {
+	return c.addOf(func(k *kind) bool { return k.GroupVersionKind == of }, object, place)
 }
 
-// add decodes an object and fills in its defaults.
-func add[T any, O interface {
-	*T
-	runtime.Object
-	metav1.Object
-}](c *Cluster, kind schema.GroupVersionKind, text []byte, with func(O)) error {
-	o := O(new(T))
-	if err := json.Unmarshal(text, o); err != nil {
-		return fmt.Errorf("%s: %w", kind.Kind, err)
+// AddOf is Add for an object of a resource of Kinds.
+func (c *Cluster) AddOf(resource string, object []byte, place Place) error {
+	return c.addOf(func(k *kind) bool { return k.resource == resource }, object, place)
+}
+
+func (c *Cluster) addOf(is func(*kind) bool, object []byte, place Place) error {
+	for i := range c.kinds {
+		if k := &c.kinds[i]; is(k) {
+			return k.add(c, k, object, place)
+		}
 	}
-	if o.GetName() == "" && o.GetGenerateName() == "" {
-		return fmt.Errorf("%s: it has no name", kind.Kind)
-	}
-	defaults.Default(o)
-	with(o)
 	return nil
 }
 
 func namespaceOf(o metav1.Object) string { return cmp.Or(o.GetNamespace(), metav1.NamespaceDefault) }
 
 // fits reports whether there is space for one more object of a kind, and notes it if not.
-func (c *Cluster) fits(kind schema.GroupVersionKind, have int) bool {
+func (c *Cluster) fits(k *kind, have int) bool {
 	most := maxOther
-	switch kind.Kind {
+	switch k.Kind {
 	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 		most = maxHooks
 	case "Pod", "Deployment", "StatefulSet", "DaemonSet":
 		most = maxWorkloads
 	}
-	if have >= most && !c.full[kind.Kind] {
-		c.full[kind.Kind] = true
-		c.Unread = append(c.Unread, fmt.Sprintf("there are more than %d objects of the kind %s, or workloads: the rest is left out", most, kind.Kind))
+	if have >= most && !c.full[k.Kind] {
+		c.full[k.Kind] = true
+		c.Unread = append(c.Unread, fmt.Sprintf("there are more than %d objects of the kind %s, or workloads: the rest is left out", most, k.Kind))
 	}
 	return have < most
 }
 
-func put[V any](c *Cluster, kind schema.GroupVersionKind, in map[string]V, key string, value V) {
-	if _, has := in[key]; has || c.fits(kind, len(in)) {
+func put[V any](c *Cluster, k *kind, in map[string]V, key string, value V) {
+	if _, has := in[key]; has || c.fits(k, len(in)) {
 		in[key] = value
 	}
 }
 
-func (c *Cluster) addHook(kind schema.GroupVersionKind, h *hook) {
-	if c.fits(kind, len(c.hooks)) {
+func (c *Cluster) addHook(k *kind, h *hook) {
+	if c.fits(k, len(c.hooks)) {
 		c.hooks = append(c.hooks, h)
 	}
 }
 
-func (c *Cluster) addAPIService(kind schema.GroupVersionKind, text []byte, place Place) error {
+func (c *Cluster) addDefinition(k *kind, text []byte, place Place) error {
+	o := new(unstructured.Unstructured)
+	if err := o.UnmarshalJSON(text); err != nil {
+		return err
+	}
+	put(c, k, c.definitions, o.GetName(), &definition{o, place})
+	return nil
+}
+
+func (c *Cluster) addAPIService(k *kind, text []byte, place Place) error {
 	var o struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 		Spec     struct {
@@ -276,14 +250,14 @@ func (c *Cluster) addAPIService(kind schema.GroupVersionKind, text []byte, place
 	if err := json.Unmarshal(text, &o); err != nil {
 		return fmt.Errorf("APIService: %w", err)
 	}
-	if s := o.Spec.Service; s != nil && c.fits(kind, len(c.apiServices)) {
+	if s := o.Spec.Service; s != nil && c.fits(k, len(c.apiServices)) {
 		c.apiServices = append(c.apiServices, &apiService{o.Metadata.Name, s.Namespace, s.Name, *cmp.Or(s.Port, new(int32(443))), place})
 	}
 	return nil
 }
 
 // group returns the group of that workload.
-func (c *Cluster) group(as schema.GroupVersionKind, namespace, kind, name string) *podGroup {
+func (c *Cluster) group(as *kind, namespace, kind, name string) *podGroup {
 	key := kind + "/" + namespace + "/" + name
 	if c.workloads[key] == nil {
 		if !c.fits(as, len(c.workloads)) {
@@ -295,14 +269,28 @@ func (c *Cluster) group(as schema.GroupVersionKind, namespace, kind, name string
 }
 
 // addWorkload adds a workload with its pod template.
-func (c *Cluster) addWorkload(kind schema.GroupVersionKind, o metav1.Object, text rawjson.Value, set map[string]string, spec *corev1.PodSpec, replicas int) {
-	g := c.group(kind, namespaceOf(o), kind.Kind, o.GetName())
-	g.pod = workload.AppendPod(nil, text.Get("spec", "template"), g.namespace, g.name)
-	g.labels, g.spec, g.replicas, g.templated = set, *spec, replicas, true
+func (c *Cluster) addWorkload(k *kind, text []byte, _ Place) error {
+	var o struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Spec     struct {
+			Replicas *int                   `json:"replicas"`
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(text, &o); err != nil {
+		return fmt.Errorf("%s: %w", k.Kind, err)
+	}
+	g := c.group(k, namespaceOf(&o.Metadata), k.Kind, o.Metadata.Name)
+	g.pod = workload.AppendPod(nil, rawjson.Value(text).Get("spec", "template"), g.namespace, g.name)
+	g.labels, g.spec = o.Spec.Template.Labels, o.Spec.Template.Spec
+	if k.Kind != "DaemonSet" {
+		g.replicas = *cmp.Or(o.Spec.Replicas, new(1))
+	}
+	return nil
 }
 
 // addPod adds a pod to the group of its workload.
-func (c *Cluster) addPod(kind schema.GroupVersionKind, o *corev1.Pod) {
+func (c *Cluster) addPod(k *kind, o *corev1.Pod) {
 	if o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed {
 		return
 	}
@@ -316,7 +304,7 @@ func (c *Cluster) addPod(kind schema.GroupVersionKind, o *corev1.Pod) {
 			owner, name = "static Pod", strings.TrimSuffix(o.Name, "-"+of.Name)
 		}
 	}
-	g := c.group(kind, namespaceOf(o), owner, name)
+	g := c.group(k, o.Namespace, owner, name)
 	g.pods++
 	g.first = cmp.Or(g.first, o.Name)
 	for _, condition := range o.Status.Conditions {
@@ -332,7 +320,7 @@ func (c *Cluster) addPod(kind schema.GroupVersionKind, o *corev1.Pod) {
 	}
 	// As it was when it was created, as far as that is known.
 	created := corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Spec: o.Spec}
-	created.Namespace, created.Name, created.Labels, created.Annotations, created.OwnerReferences = namespaceOf(o), o.Name, o.Labels, o.Annotations, o.OwnerReferences
+	created.Namespace, created.Name, created.Labels, created.Annotations, created.OwnerReferences = o.Namespace, o.Name, o.Labels, o.Annotations, o.OwnerReferences
 	if owner != "static Pod" {
 		created.Spec.NodeName = ""
 	}

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -124,6 +122,9 @@ type Drill struct {
 	subjects         map[*hook]*Subject
 	assumed, unknown map[string]bool
 	past             past
+	progress         func(what string)
+	// ordinary are requests for a new pod in each namespace, made when they are first needed.
+	ordinary []probeRequest
 }
 
 const (
@@ -147,7 +148,7 @@ func New(ctx context.Context, c *Cluster) (*Drill, error) {
 		d.reviewsAreExempt = parsed.AtLeast(version.MustParseGeneric(reviewsExemptSince))
 	}
 	for _, unread := range c.Unread {
-		d.addUnknown("%s", unread)
+		d.addUnknown(unread, "%s", unread)
 	}
 	for _, h := range c.hooks {
 		h.compile(&d.selectors, compiler, ctx.Err)
@@ -161,17 +162,20 @@ func New(ctx context.Context, c *Cluster) (*Drill, error) {
 		d.subjects[h] = s
 		d.report.Subjects = append(d.report.Subjects, s)
 		if h.broken != nil {
-			d.addUnknown("%s: it is not known what is sent: %v", h.title(), h.broken)
+			d.addUnknown(h.title(), "%s: it is not known what is sent: %v", h.title(), h.broken)
 		}
 	}
 	return d, nil
 }
 
-// addUnknown notes what is not known, once.
-func (d *Drill) addUnknown(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !d.unknown[text] {
-		d.unknown[text] = true
-		d.report.Unknown = append(d.report.Unknown, text)
+// maxUnknown is how much of what is not known a report names.
+const maxUnknown = 1000
+
+// addUnknown notes what is not known, once for a reason.
+func (d *Drill) addUnknown(reason, format string, args ...any) {
+	if !d.unknown[reason] && len(d.unknown) < maxUnknown {
+		d.unknown[reason] = true
+		d.report.Unknown = append(d.report.Unknown, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -193,20 +197,17 @@ func (s *Subject) add(code Code, requests []string, format string, args ...any) 
 
 // Run finds out what stops when webhooks do not answer, and ends the drill. The error is that of the context.
 func (d *Drill) Run(ctx context.Context, o Options) (*Report, error) {
-	progress := func(what string) {
-		if o.Progress != nil {
-			o.Progress(what)
-		}
+	if d.progress = o.Progress; d.progress == nil {
+		d.progress = func(string) {}
 	}
-	progress("what the cluster needs")
 	if err := d.findLockouts(ctx); err != nil {
 		return nil, err
 	}
-	progress("what depends on what")
+	d.progress("what depends on what")
 	if err := d.findDependencies(ctx); err != nil {
 		return nil, err
 	}
-	progress("what is behind the webhooks")
+	d.progress("what is behind the webhooks")
 	if err := d.findRisks(ctx, &o); err != nil {
 		return nil, err
 	}
@@ -258,7 +259,7 @@ func (d *Drill) judge(ctx context.Context, h *hook, p *Probe, r *request, out *s
 	case notCalled:
 	case unsure:
 		if h.broken == nil {
-			d.addUnknown("%s: it is not known whether it is called to %s: %v", h.title(), p.Title, err)
+			d.addUnknown(h.title()+err.Error(), "%s: it is not known whether it is called to %s: %v", h.title(), p.Title, err)
 		}
 	case refused:
 		out.refused[p.Code] = append(out.refused[p.Code], p.Title)
@@ -280,6 +281,7 @@ func (d *Drill) findLockouts(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		d.progress("the outage of " + h.title())
 		out := stopped{map[Code][]string{}, map[Code][]string{}, map[Code][]string{}, false, nil}
 		if service, _ := h.service(); service != nil {
 			if own[h.backend()] == nil {
@@ -311,7 +313,7 @@ func (d *Drill) requests(list []Probe) []probeRequest {
 	for i := range list {
 		r, err := d.newRequest(&list[i].Request)
 		if err != nil {
-			d.addUnknown("%s: %v", list[i].Title, err)
+			d.addUnknown(list[i].Title, "it is not known who is called to %s: %v", list[i].Title, err)
 			continue
 		}
 		out = append(out, probeRequest{list[i], r})
@@ -364,27 +366,25 @@ func (d *Drill) addNewPods(ctx context.Context, h *hook) error {
 	if !h.fails || h.broken != nil || !h.constraints.MatchesPodCreation() {
 		return nil
 	}
-	names := slices.Sorted(maps.Keys(d.cluster.namespaces))
-	if !d.cluster.Whole && !slices.Contains(names, corev1.NamespaceDefault) {
-		names = append(names, corev1.NamespaceDefault) // which any cluster has
-	}
 	var stopped []string
-	for _, name := range names {
+	for _, p := range d.ordinaryRequests() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		p := probes{code: NewPods}
-		p.add("", controller("replicaset-controller"), admissionv1.Create, "/v1/pods", "Pod", name, "", podWith(name, nil))
-		r, err := d.newRequest(&p.list[0].Request)
-		if err != nil {
-			return err
-		}
-		if c, _, _ := h.calls(ctx, r); c == called || c == refused {
-			stopped = append(stopped, name)
+		if c, _, _ := h.calls(ctx, p.request); c == called || c == refused {
+			stopped = append(stopped, p.Request.Namespace)
 		}
 	}
 	if len(stopped) > 0 {
-		d.subjects[h].add(NewPods, nil, "without an answer, no pod can be created in %d of %s: %s", len(stopped), diagnostic.Count(len(names), "namespace"), describe(stopped))
+		d.subjects[h].add(NewPods, nil, "without an answer, no pod can be created in %d of %s: %s", len(stopped), diagnostic.Count(len(d.ordinary), "namespace"), describe(stopped))
 	}
 	return nil
+}
+
+// ordinaryRequests returns requests for a new pod in each namespace.
+func (d *Drill) ordinaryRequests() []probeRequest {
+	if d.ordinary == nil {
+		d.ordinary = d.requests(d.cluster.ordinaryProbes())
+	}
+	return d.ordinary
 }

@@ -21,7 +21,7 @@ func clusterOf(t testing.TB, documents ...string) *Cluster {
 	t.Helper()
 	c := NewCluster()
 	for _, document := range documents {
-		for _, one := range strings.Split(document, "\n---\n") {
+		for one := range strings.SplitSeq(document, "\n---\n") {
 			text, err := yaml.YAMLToJSON([]byte(one))
 			if err != nil {
 				t.Fatalf("%v:\n%s", err, one)
@@ -66,11 +66,13 @@ func codes(r *Report) string {
 // guard is a webhook in the namespace guard: the Service, two pods on two nodes, a budget, and a configuration whose one webhook has
 // these fields.
 func guard(fields string) []string {
-	return []string{`{apiVersion: v1, kind: Service, metadata: {name: guard, namespace: guard}, spec: {selector: {app: guard}, ports: [{port: 443}]}}`,
+	return []string{
+		`{apiVersion: v1, kind: Service, metadata: {name: guard, namespace: guard}, spec: {selector: {app: guard}, ports: [{port: 443}]}}`,
 		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: guard, namespace: guard}, spec: {replicas: 2, template: {metadata: {labels: {app: guard}},
   spec: {containers: [{name: guard, image: example.org/guard:1}]}}}}`,
 		`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: guard, namespace: guard}, spec: {selector: {matchLabels: {app: guard}}}}`,
-		hookWith("guard", fields)}
+		hookWith("guard", fields),
+	}
 }
 
 func hookWith(name, fields string) string {

@@ -112,7 +112,7 @@ const maxVertices = 300
 func (d *Drill) findDependencies(ctx context.Context) error {
 	vertices := d.vertices()
 	if len(vertices) > maxVertices {
-		d.addUnknown("there are more than %d Services behind webhooks and drivers of nodes: their dependencies are left out", maxVertices)
+		d.addUnknown("graph", "there are more than %d Services behind webhooks and drivers of nodes: their dependencies are left out", maxVertices)
 		return nil
 	}
 	type edge struct{ from, to int }

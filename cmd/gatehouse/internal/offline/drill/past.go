@@ -167,7 +167,7 @@ func (d *Drill) addOutage() {
 		return
 	}
 	if p.full {
-		d.addUnknown("there are more hours or users than are counted: what is said about the past is too little")
+		d.addUnknown("past", "there are more hours or users than are counted: what is said about the past is too little")
 	}
 	worst := map[string]bucketKey{}
 	for key, b := range p.buckets {

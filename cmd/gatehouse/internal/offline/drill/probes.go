@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -70,13 +71,11 @@ func (p *probes) add(title string, by authenticationv1.UserInfo, operation admis
 	if object == nil {
 		object = objectOf(r.Kind, namespace, name, nil)
 	}
-	switch operation {
-	case admissionv1.Create:
+	if operation != admissionv1.Delete {
 		r.Object = object
-	case admissionv1.Delete:
+	}
+	if operation != admissionv1.Create {
 		r.OldObject = object
-	default:
-		r.Object, r.OldObject = object, object
 	}
 	p.list = append(p.list, Probe{p.code, title, r})
 }
@@ -161,7 +160,7 @@ func (c *Cluster) clusterProbes() []Probe {
 	if len(found) == 0 {
 		found = []*podGroup{barePod(system, nil)}
 	}
-	for _, g := range found {
+	for _, g := range found[:min(maxProbed, len(found))] {
 		p.addPods(g)
 	}
 	p.addNamespace(system, "coredns", false)
@@ -199,8 +198,10 @@ func (c *Cluster) clusterProbes() []Probe {
 
 	p.code = APIServerStart
 	for _, of := range [][2]string{
-		{"rbac.authorization.k8s.io/v1/clusterroles", "ClusterRole"}, {"rbac.authorization.k8s.io/v1/clusterrolebindings", "ClusterRoleBinding"},
-		{"flowcontrol.apiserver.k8s.io/v1/flowschemas", "FlowSchema"}, {"scheduling.k8s.io/v1/priorityclasses", "PriorityClass"},
+		{"rbac.authorization.k8s.io/v1/clusterroles", "ClusterRole"},
+		{"rbac.authorization.k8s.io/v1/clusterrolebindings", "ClusterRoleBinding"},
+		{"flowcontrol.apiserver.k8s.io/v1/flowschemas", "FlowSchema"},
+		{"scheduling.k8s.io/v1/priorityclasses", "PriorityClass"},
 	} {
 		p.add("add the "+of[1]+" objects of a new version", apiServer(), create, of[0], of[1], "", "system:any", nil)
 		p.add("change the "+of[1]+" objects of the system", apiServer(), update, of[0], of[1], "", "system:any", nil)
@@ -210,6 +211,22 @@ func (c *Cluster) clusterProbes() []Probe {
 	p.add("write the addresses of the Service default/kubernetes", apiServer(), update, "discovery.k8s.io/v1/endpointslices", "EndpointSlice", metav1.NamespaceDefault, "kubernetes", nil)
 	return p.list
 }
+
+// ordinaryProbes returns the creation of a pod without labels in each namespace. Files seldom have the default one.
+func (c *Cluster) ordinaryProbes() []Probe {
+	names := slices.Sorted(maps.Keys(c.namespaces))
+	if !c.Whole && !slices.Contains(names, metav1.NamespaceDefault) {
+		names = append(names, metav1.NamespaceDefault)
+	}
+	p := probes{code: NewPods}
+	for _, name := range names[:min(maxProbed, len(names))] {
+		p.add("create a pod in "+name, controller("replicaset-controller"), admissionv1.Create, "/v1/pods", "Pod", name, "", podWith(name, nil))
+	}
+	return p.list
+}
+
+// maxProbed bounds the workloads and namespaces for which requests are made.
+const maxProbed = 5_000
 
 // ownProbes returns the requests that bring back what is behind a Service.
 func (c *Cluster) ownProbes(namespace string, groups []*podGroup) []Probe {

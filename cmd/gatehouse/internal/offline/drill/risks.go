@@ -18,7 +18,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -151,7 +150,7 @@ func (d *Drill) checkService(s *Subject, namespace, name string, port int32) {
 	case len(nodes) == 1 && pods > 1:
 		s.add(OneNode, nil, "all %d pods run on the node %s", pods, slices.Collect(maps.Keys(nodes))[0])
 	}
-	if !slices.ContainsFunc(d.cluster.budgets, func(b *policyv1.PodDisruptionBudget) bool { return covers(b, found[0]) }) {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(d.cluster.budgets)), func(b *policyv1.PodDisruptionBudget) bool { return covers(b, found[0]) }) {
 		s.add(NoBudget, nil, "no PodDisruptionBudget selects the pods of %s", found[0].title())
 	}
 }
@@ -159,7 +158,7 @@ func (d *Drill) checkService(s *Subject, namespace, name string, port int32) {
 // covers reports whether a budget selects the pods of a group.
 func covers(b *policyv1.PodDisruptionBudget, g *podGroup) bool {
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-	return err == nil && namespaceOf(b) == g.namespace && selector.Matches(g.labels)
+	return err == nil && b.Namespace == g.namespace && selector.Matches(g.labels)
 }
 
 // hasTarget reports whether an endpoint has the port of a Service.
@@ -199,7 +198,7 @@ func (d *Drill) checkBundle(ctx context.Context, s *Subject, h *hook, o *Options
 	name := service.Name + "." + service.Namespace + ".svc"
 	served, err := o.Served(ctx, namespace, pod, port, name)
 	if err != nil {
-		d.addUnknown("the certificate that %s serves was not seen: %v", h.backend(), err)
+		d.addUnknown(h.backend(), "the certificate that %s serves was not seen: %v", h.backend(), err)
 		return
 	}
 	between := x509.NewCertPool()
@@ -265,22 +264,16 @@ func (d *Drill) checkConversion(name string, of *definition, o *Options) {
 	}
 }
 
-// checkTogether adds what webhooks are together for the creation of a pod in an ordinary namespace.
+// checkTogether adds what webhooks are together for the creation of a pod in each namespace.
 func (d *Drill) checkTogether(ctx context.Context) error {
-	for _, name := range d.ordinaryNamespaces() {
-		p := probes{}
-		p.addPods(barePod(name, nil))
-		r, err := d.newRequest(&p.list[0].Request)
-		if err != nil {
-			return err
-		}
+	for _, p := range d.ordinaryRequests() {
 		var mutating []*hook
 		var sum, most time.Duration
 		for _, h := range d.cluster.hooks {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			switch c, _, _ := h.calls(ctx, r); {
+			switch c, _, _ := h.calls(ctx, p.request); {
 			case c != called:
 			case h.mutates:
 				mutating = append(mutating, h)
@@ -292,12 +285,13 @@ func (d *Drill) checkTogether(ctx context.Context) error {
 			}
 		}
 		if total := sum + most; total > requestTimeout && len(mutating) > 0 {
-			d.addTogether(SlowRequests, mutating, fmt.Sprintf("together with %s, creating a pod in %s may wait %s, and a request ends after %s", diagnostic.Count(len(mutating)-1, "other mutating webhook"), name, total, requestTimeout))
+			d.addTogether(SlowRequests, mutating, fmt.Sprintf("together with %s, creating a pod in %s may wait %s, and a request ends after %s", diagnostic.Count(len(mutating)-1, "other mutating webhook"), p.Request.Namespace, total, requestTimeout))
 		}
 		slices.SortStableFunc(mutating, func(a, b *hook) int { return cmp.Compare(a.configuration, b.configuration) })
 		for i, h := range mutating {
-			if later := mutating[i+1:]; !h.reinvokes && slices.ContainsFunc(later, func(o *hook) bool { return o.backend() != h.backend() }) {
-				d.addTogether(Order, []*hook{h}, fmt.Sprintf("it is called for new pods before %s, and reinvocationPolicy is Never", later[len(later)-1].title()))
+			later := slices.IndexFunc(mutating[i:], func(o *hook) bool { return o.backend() != h.backend() })
+			if later > 0 && !h.reinvokes {
+				d.addTogether(Order, []*hook{h}, fmt.Sprintf("it is called for new pods before %s, and reinvocationPolicy is Never", mutating[i+later].title()))
 			}
 		}
 	}
@@ -311,22 +305,4 @@ func (d *Drill) addTogether(code Code, hooks []*hook, message string) {
 			s.add(code, nil, "%s", message)
 		}
 	}
-}
-
-// ordinaryNamespaces returns the namespaces that are compared: one of each set of labels, without the name.
-func (d *Drill) ordinaryNamespaces() (names []string) {
-	const most = 50
-	seen := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(d.cluster.namespaces)) {
-		set := maps.Clone(d.cluster.namespaces[name].Labels)
-		delete(set, corev1.LabelMetadataName)
-		if key := labels.Set(set).String(); !seen[key] && len(names) < most {
-			seen[key] = true
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		names = []string{corev1.NamespaceDefault}
-	}
-	return names
 }
