@@ -250,6 +250,28 @@ func (p *place) testCommands(t *testing.T) {
 		d.isPrivate(t)
 	})
 
+	t.Run("two accounts", func(t *testing.T) {
+		t.Parallel()
+		d := atIssuer(t, "--account", p.jane.Email)
+		d.logIn(t, p.issuer, p.jane)
+		d.isKnownAs(t, "dex:jane@example.org", "dex:dev", "dex:eng")
+		d.gatehouse(t, "login", "--account", p.rick.Email).run(t, "").says(t, 2, "the context logs in with the account")
+		d.gatehouse(t, "logout", "--account", p.jane.Email).run(t, "").says(t, 0, "1 login deleted")
+		login := d.gatehouse(t, "login")
+		must(t, login.command.Start())
+		var address []byte
+		support.Eventually(t, "a browser", func() (err error) {
+			address, err = os.ReadFile(d.sentTo)
+			return err
+		})
+		page, err := p.issuer.Visit(t.Context(), string(address), p.rick.Email, p.rick.Password)
+		if err != nil || !strings.Contains(page, "you logged in as") {
+			t.Errorf("the browser shows %q, %v", page, err)
+		}
+		login.wait(t).says(t, 1, "and not with the account")
+		d.isNobody(t)
+	})
+
 	t.Run("another device", func(t *testing.T) {
 		t.Parallel()
 		d := atIssuer(t, "--device")

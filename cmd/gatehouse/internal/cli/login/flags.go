@@ -33,8 +33,10 @@ type loginFlags struct {
 	issuer, issuerCA, issuerCAData string
 	clientID, clientSecretFile     string
 	// scopes are those of OAuth that the issuer is asked for, and scope is Gatehouse's for the session.
-	scopes            []string
-	scope             string
+	scopes []string
+	scope  string
+	// account is one of several at the issuer.
+	account           string
 	device, noBrowser bool
 	listen            string
 
@@ -59,6 +61,7 @@ func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.clientID, "client-id", "", "client ID at the issuer")
 	flags.StringVar(&f.clientSecretFile, "client-secret-file", "", "file with the client secret (default: none, for a public client)")
 	flags.StringArrayVar(&f.scopes, "issuer-scope", nil, "OAuth scope to request from the issuer besides openid, such as email or groups; repeatable")
+	flags.StringVar(&f.account, "account", "", "account at the issuer, by its name or address, if you have several: each has a stored login of its own")
 	flags.BoolVar(&f.device, "device", false, "log in on another device, such as a phone, with a code")
 	flags.BoolVar(&f.noBrowser, "no-browser", false, "print the URL to open, and open no browser")
 	flags.StringVar(&f.listen, "listen", defaultListen, "address on this machine that the browser returns to, HOST:PORT")
@@ -68,7 +71,7 @@ func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.directory, "directory", "", "LDAP directory of the user, if Gatehouse has several")
 	flags.StringVar(&f.username, "username", "", "user name (default: login asks for it)")
 	flags.StringVar(&f.scope, "scope", "", "scope that narrows the session: view, edit, or one of the AuthenticationConfiguration (default: all of your rights)")
-	cli.RefuseEmpty(flags, "scope")
+	cli.RefuseEmpty(flags, "scope", "account")
 	flags.StringVar(&f.cacheDir, "cache-dir", "", "directory for stored logins (default $KUBECACHEDIR/gatehouse or ~/.kube/cache/gatehouse)")
 	flags.StringVar(&f.tokenStore, "token-store", "", "where tokens are stored: auto (the keyring if it is unlocked, else files), keyring, file or none (default $"+tokenStoreVariable+" or auto)")
 }
@@ -81,7 +84,7 @@ func (f *loginFlags) named() bool { return f.issuer != "" || f.server != "" }
 func (f *loginFlags) given(flags ...string) string {
 	has := map[string]bool{
 		"issuer-ca": f.issuerCA != "", "issuer-ca-data": f.issuerCAData != "", "client-id": f.clientID != "",
-		"client-secret-file": f.clientSecretFile != "", "issuer-scope": len(f.scopes) > 0, "scope": f.scope != "",
+		"client-secret-file": f.clientSecretFile != "", "account": f.account != "", "issuer-scope": len(f.scopes) > 0, "scope": f.scope != "",
 		"device": f.device, "no-browser": f.noBrowser, "listen": f.listen != defaultListen,
 		"server-ca": f.serverCA != "", "server-ca-data": f.serverCAData != "",
 		"directory": f.directory != "", "username": f.username != "", "password-stdin": f.passwordStdin,
@@ -116,7 +119,7 @@ func (f *loginFlags) check() error {
 			misplaced("valid only for a login in a browser, without --device", "no-browser", "listen")
 		}
 	} else {
-		misplaced("valid only with --issuer", "issuer-ca", "issuer-ca-data", "client-id", "client-secret-file", "issuer-scope", "device", "no-browser", "listen")
+		misplaced("valid only with --issuer", "issuer-ca", "issuer-ca-data", "client-id", "client-secret-file", "issuer-scope", "account", "device", "no-browser", "listen")
 		problems.Add(f.passwordStdin && f.username == "" && f.name == "", "--username is required with --password-stdin")
 	}
 	if f.server != "" {
@@ -126,7 +129,9 @@ func (f *loginFlags) check() error {
 	} else {
 		misplaced("valid only with --server", "server-ca", "server-ca-data")
 	}
-	err := session.ParseListen(f.listen)
+	err := session.ParseAccount(f.account)
+	problems.Add(err != nil, "--account: %w", err)
+	err = session.ParseListen(f.listen)
 	problems.Add(err != nil, "--listen: %w", err)
 	problems.Add(f.issuerCA != "" && f.issuerCAData != "", "--issuer-ca and --issuer-ca-data exclude each other")
 	problems.Add(f.serverCA != "" && f.serverCAData != "", "--server-ca and --server-ca-data exclude each other")
@@ -179,7 +184,7 @@ func (f *loginFlags) method(s cli.Streams) (session.Method, error) {
 		return nil, err
 	}
 	o := &session.OIDC{
-		Issuer: f.issuer, Roots: roots, ClientID: f.clientID, Scopes: f.scopes, Device: f.device, Listen: f.listen,
+		Issuer: f.issuer, Roots: roots, ClientID: f.clientID, Scopes: f.scopes, Account: f.account, Device: f.device, Listen: f.listen,
 		Timeout: loginTimeout, Remarks: s.Err, Now: time.Now,
 	}
 	if f.clientSecretFile != "" {
@@ -265,6 +270,7 @@ func (f *loginFlags) args() ([]string, error) {
 	for _, scope := range f.scopes {
 		text("issuer-scope", scope)
 	}
+	text("account", f.account)
 	if f.device {
 		args = append(args, "--device")
 	}

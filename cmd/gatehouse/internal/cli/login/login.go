@@ -2,6 +2,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,9 @@ With --issuer, you log in at an OpenID Connect issuer in a browser, or with --de
 on another device. With --server alone, login asks for your user name and password and
 sends them to Gatehouse.
 
+With --account, each of several accounts at one issuer has a stored login of its own. The
+issuer is asked for this account, and a login with another one is rejected.
+
 With --scope, the token can do only what the scope includes, for example for a program
 that should not have all of your rights. The token of an issuer has no scope, so login
 exchanges it at --server for one that has, and that ends with it at the latest. A login
@@ -60,6 +64,9 @@ no terminal for a question.`,
 
   # with user name and password
   gatehouse login --server https://gatehouse.example:9443 --server-ca ca.crt --username jane
+
+  # with the second of two accounts
+  gatehouse login --issuer https://dex.example --client-id kubernetes --issuer-scope email --account admin@example.org
 
   # as in the current context of the kubeconfig
   gatehouse login
@@ -168,6 +175,9 @@ func (f *loginCommand) fromContext() error {
 	default:
 		said.scope = f.scope // a session of its own, which kubectl does not use
 	}
+	if err := said.setAccount(f.account); err != nil {
+		return err
+	}
 	said.noBrowser = said.noBrowser || f.noBrowser
 	said.device = said.device || f.device
 	switch {
@@ -186,6 +196,16 @@ func (f *loginCommand) fromContext() error {
 		said.tokenStore = f.tokenStore
 	}
 	f.loginFlags = *said
+	return nil
+}
+
+// setAccount sets the account of a login that a context describes, "" for that of the context. Another one than kubectl's has a login of its
+// own, which kubectl does not use.
+func (f *loginFlags) setAccount(account string) error {
+	if account != "" && f.account != "" && account != f.account {
+		return fmt.Errorf("--account %.100q: the context logs in with the account %q (hint: a context for each account, by kubeconfig --account)", account, f.account)
+	}
+	f.account = cmp.Or(account, f.account)
 	return nil
 }
 

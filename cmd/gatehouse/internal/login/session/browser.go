@@ -68,7 +68,12 @@ func (o *OIDC) browser(ctx context.Context, i *issuer) (*Credential, error) {
 		}
 		return o.credential(ctx, i, token, nonce)
 	}, func() {
-		o.send(i.config.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)))
+		options := []oauth2.AuthCodeOption{oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)}
+		if o.Account != "" {
+			// Otherwise a browser that is logged in with another account comes back with that one at once.
+			options = append(options, oauth2.SetAuthURLParam("login_hint", o.Account), oauth2.SetAuthURLParam("prompt", "select_account"))
+		}
+		o.send(i.config.AuthCodeURL(state, options...))
 	})
 }
 

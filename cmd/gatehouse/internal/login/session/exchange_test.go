@@ -165,7 +165,7 @@ func TestScopesInTheCache(t *testing.T) {
 			{Method: oidcMethod, Issuer: "https://issuer.example", ClientID: "a", Server: "https://one", Scope: "view"},
 			{Method: oidcMethod, Issuer: "https://issuer.example", ClientID: "a", Server: "https://one", Scope: "edit"},
 			{Method: oidcMethod, Issuer: "https://issuer.example", ClientID: "a", Server: "https://two", Scope: "view"},
-			{Method: oidcMethod, Issuer: "https://issuer.example", ClientID: "b", Server: "https://one", Scope: "view"},
+			{Method: oidcMethod, Issuer: "https://issuer.example", ClientID: "a", Account: "admin", Server: "https://one", Scope: "view"},
 		},
 		"password": {
 			{Method: "password", Server: "https://one", Username: "jane"},
@@ -188,7 +188,7 @@ func TestScopesInTheCache(t *testing.T) {
 				return names
 			}
 			for _, id := range all {
-				if err := cache.entry(id).write(credential(id.ClientID+id.Server+id.Scope, noon)); err != nil {
+				if err := cache.entry(id).write(credential(id.ClientID+id.Account+id.Server+id.Scope, noon)); err != nil {
 					t.Fatal(err)
 				}
 			}

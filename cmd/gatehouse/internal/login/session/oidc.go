@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"crypto/x509"
@@ -10,11 +11,14 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
 
 // OIDC logs in at an OpenID Connect issuer. Its ID token is the bearer token.
@@ -28,6 +32,8 @@ type OIDC struct {
 	ClientID, ClientSecret string
 	// Scopes are those to ask for besides openid and offline_access.
 	Scopes []string
+	// Account is as whom to log in, where a person has several accounts: the name or address by which the issuer knows it. Empty is any.
+	Account string
 	// Device logs in on another device, by a code, instead of in a browser here.
 	Device bool
 	// Listen is where the browser comes back to: an address of this machine that
@@ -49,7 +55,7 @@ const oidcMethod = "oidc"
 func (o *OIDC) Identity() Identity {
 	scopes := slices.Clone(o.Scopes)
 	slices.Sort(scopes)
-	return Identity{Method: oidcMethod, Issuer: o.Issuer, ClientID: o.ClientID, Scopes: slices.Compact(scopes)}
+	return Identity{Method: oidcMethod, Issuer: o.Issuer, ClientID: o.ClientID, Scopes: slices.Compact(scopes), Account: o.Account}
 }
 
 // ParseIssuer reads the URL of an issuer.
@@ -198,6 +204,9 @@ func (o *OIDC) credential(ctx context.Context, i *issuer, token *oauth2.Token, n
 	if claims.AuthorizedParty != "" && claims.AuthorizedParty != o.ClientID {
 		return nil, fmt.Errorf("%s: the ID token is invalid: it was issued for client %q", o.Issuer, printable(claims.AuthorizedParty))
 	}
+	if err := o.checkAccount(verified.Subject, claims.Name, claims.Email); err != nil {
+		return nil, err
+	}
 	now := o.Now()
 	if err := checkToken(raw, verified.Expiry, now); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Issuer, err)
@@ -212,6 +221,26 @@ func (o *OIDC) credential(ctx context.Context, i *issuer, token *oauth2.Token, n
 		Token: raw, ObtainedAt: now, ExpiresAt: verified.Expiry, RefreshToken: token.RefreshToken,
 		Subject: verified.Subject, User: user, Source: o.Issuer,
 	}, nil
+}
+
+// checkAccount returns an error if a token belongs to another account than the one asked for: a browser may be logged in with it. A token
+// that has no name for people cannot be compared.
+func (o *OIDC) checkAccount(subject, name, email string) error {
+	isAccount := func(text string) bool { return strings.EqualFold(text, o.Account) }
+	if o.Account == "" || name == "" && email == "" || isAccount(subject) || isAccount(name) || isAccount(email) {
+		return nil
+	}
+	return &RefusedError{Reason: "wrong_account", Message: fmt.Sprintf("%s: you logged in as %q, and not with the account %q (hint: log out there in the browser, or choose the other account)",
+		o.Issuer, printable(cmp.Or(email, name)), printable(o.Account))}
+}
+
+// ParseAccount reads the name of an account.
+func ParseAccount(text string) error {
+	const most = 256
+	if len(text) > most || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) || r == ' ' }) {
+		return fmt.Errorf("%q: must be a name or address of at most %d bytes, without spaces", strict.Cut(text, most), most)
+	}
+	return nil
 }
 
 // failed returns an error of the libraries as it may be shown: what an issuer says in

@@ -25,6 +25,8 @@ type Identity struct {
 	Issuer   string   `json:"issuer,omitempty"`
 	ClientID string   `json:"clientID,omitempty"`
 	Scopes   []string `json:"scopes,omitempty"`
+	// Account is for oidc, one of several at the issuer.
+	Account string `json:"account,omitempty"`
 	// Server, Directory and Username are for password. The user name is empty if
 	// it is asked for. Server is also for oidc with a Scope.
 	Server    string `json:"server,omitempty"`
