@@ -84,6 +84,7 @@ func testAPI(t *testing.T, objects ...string) *fakeapi.Server {
 	api := fakeapi.New(
 		resource(v1alpha1.GroupVersion, "admissionpolicies", "AdmissionPolicy", false), resource(v1alpha1.GroupVersion, "sidecarprofiles", "SidecarProfile", false),
 		resource(v1alpha1.GroupVersion, "policyexceptions", "PolicyException", true),
+		resource(v1alpha1.GroupVersion, "policybaselines", "PolicyBaseline", true),
 		resource(registration, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", false), resource(registration, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false),
 		resource(registration, "mutatingadmissionpolicies", "MutatingAdmissionPolicy", false), resource(registration, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", false),
 		resource(registration, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", false), resource(registration, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false),

@@ -143,9 +143,12 @@ func TestBaseline(t *testing.T) {
 		t.Errorf("a second run: exit code %d, %+v", code, again.Baseline)
 	}
 
-	w.serve(t, "testdata/strict")
+	server := w.serve(t, "testdata/strict")
 	apply(t, w.Cluster, w.baseline(t))
 	w.isReady(t, "True") // before its policies exist
+	if text, err := kubectl(t, w.Cluster, "", "--namespace", "gatehouse-system", "get", "policybaseline", "baseline", "-o", "jsonpath={.status.entries}"); err != nil || text != "4" {
+		t.Errorf("the status has %s entries, %v", text, err)
+	}
 	apply(t, w.Cluster, read(t, "strict/policies.yaml"))
 	manifest := func(name, namespace string) string {
 		web, _, _ := strings.Cut(read(t, "workloads.yaml"), "---\n")
@@ -237,6 +240,10 @@ func TestBaseline(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, c.do)
+	}
+	used, err := server.Metric(t.Context(), "gatehouse_policy_baselines_used_total", `baseline="gatehouse-system/baseline"`)
+	if err != nil || used < 10 {
+		t.Errorf("the baseline was used %v times, %v", used, err)
 	}
 }
 

@@ -111,7 +111,7 @@ func (s *site) applyDefinitions(t *testing.T) {
 }
 
 // serve starts a server with the custom resources, and registers it for what the policies of a directory match.
-func (s *site) serve(t *testing.T, config string) {
+func (s *site) serve(t *testing.T, config string) *gatehouse.Server {
 	t.Helper()
 	dir := t.TempDir()
 	authority, err := cluster.NewAuthority("gatehouse")
@@ -129,6 +129,7 @@ func (s *site) serve(t *testing.T, config string) {
 	registration, err := gatehouse.Run(t.Context(), "manifests", "--name", "audit", "--url", "https://"+server.Reviews.String(), "--ca-file", filepath.Join(dir, "ca.crt"), "--custom-resources", "--config", config)
 	must(t, err)
 	apply(t, s.Cluster, registration)
+	return server
 }
 
 // TestAudit audits what exists by what is active, by a candidate in its place and beside it, by the API server's own policies, and
