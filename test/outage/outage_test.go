@@ -66,7 +66,7 @@ type attempt struct {
 func attempts() []attempt {
 	const (
 		controllers = "system:serviceaccounts:kube-system"
-		pod         = `{apiVersion: v1, kind: Pod, metadata: {namespace: %s, generateName: any-, labels: {app: %s}}, spec: {containers: [{name: main, image: example.org/main:1}]}}`
+		pod         = `{apiVersion: v1, kind: Pod, metadata: {namespace: %[1]s, generateName: "%[2]s-", labels: {app: %[2]s}}, spec: {containers: [{name: main, image: example.org/main:1}]}}`
 		token       = `{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, metadata: {name: default, namespace: %s}, spec: {}}`
 	)
 	nodes := []string{"system:nodes"}
@@ -240,6 +240,8 @@ func TestPredictions(t *testing.T) {
 		{"a condition on objects", pods + `, matchConditions: [{name: app, expression: object.metadata.labels.app == "any"}]`},
 		{"a condition that fails", pods + `, matchConditions: [{name: team, expression: object.metadata.labels.team == "any"}]`},
 		{"a condition that fails, open", pods + `, failurePolicy: Ignore, matchConditions: [{name: team, expression: object.metadata.labels.team == "any"}]`},
+		{"a condition on a generated name", pods + `, matchConditions: [{name: name, expression: object.metadata.name.startsWith("any-")}]`},
+		{"mutating, a condition on a generated name", pods + `, reinvocationPolicy: Never, matchConditions: [{name: name, expression: object.metadata.name.startsWith("any-")}]`},
 		{"a condition on rights", pods + `, matchConditions: [{name: right, expression: 'authorizer.requestResource.check("nothing").allowed()'}]`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -248,13 +250,17 @@ func TestPredictions(t *testing.T) {
 				t.Fatal(err)
 			}
 			marker := strings.ReplaceAll(strings.ReplaceAll(c.name, " ", "-"), ",", "")
-			w.apply(t, fmt.Sprintf(`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: outage}, webhooks: [
+			kind := "ValidatingWebhookConfiguration"
+			if strings.HasPrefix(c.name, "mutating") {
+				kind = "MutatingWebhookConfiguration"
+			}
+			w.apply(t, fmt.Sprintf(`{apiVersion: admissionregistration.k8s.io/v1, kind: %s, metadata: {name: outage}, webhooks: [
   {name: guard.example.org, admissionReviewVersions: [v1], sideEffects: None, clientConfig: {service: {namespace: guard, name: guard}}, %s},
   {name: marker.example.org, admissionReviewVersions: [v1], sideEffects: None, clientConfig: {url: "https://127.0.0.1:1"}, objectSelector: {matchLabels: {marker: %s}},
-   rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}]}`, c.fields, marker))
+   rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}]}`, kind, c.fields, marker))
 			t.Cleanup(func() { // what ends the outage is never refused
-				if err := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(context.WithoutCancel(t.Context()), "outage", metav1.DeleteOptions{}); err != nil {
-					t.Error(err)
+				if out, err := w.Kubectl(context.WithoutCancel(t.Context()), "delete", kind, "outage").CombinedOutput(); err != nil {
+					t.Errorf("%v: %s", err, out)
 				}
 			})
 			support.Eventually(t, "the registration", func() error {

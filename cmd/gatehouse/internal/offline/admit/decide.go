@@ -104,20 +104,21 @@ type Decision struct {
 // generatedSuffix stands for what the API server puts behind generateName: five of these letters and others.
 const generatedSuffix = "xxxxx"
 
-// generateName gives a new object a name, as the API server does between mutation and validation.
-func (out *Decision) generateName(req *admission.Request) error {
+// GenerateName gives a new object a name, as the API server does between mutation and validation. It returns the name, "" for an object that
+// has one of its own.
+func GenerateName(req *admission.Request) (string, error) {
 	metadata := rawjson.Value(req.Object.Raw).Get("metadata")
 	prefix := metadata.Get("generateName").Text()
 	if req.Operation != admissionv1.Create || req.SubResource != "" || prefix == "" || metadata.Get("name").Text() != "" {
-		return nil
+		return "", nil
 	}
 	name := prefix[:min(len(prefix), names.MaxGeneratedNameLength)] + generatedSuffix
 	text, err := Patched(req.Object.Raw, []jsonpatch.Operation{{Operation: "add", Path: "/metadata/name", Value: name}})
 	if err != nil {
-		return err
+		return "", err
 	}
-	req.Object.Raw, req.Name, out.GeneratedName = text, name, name
-	return nil
+	req.Object.Raw, req.Name = text, name
+	return name, nil
 }
 
 // Decide decides about a request. Its object becomes what mutating policies and, of a new pod, injection make of it. The template is nil
@@ -151,7 +152,8 @@ func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *
 		response := d.Documents.Review(ctx, *req, true)
 		out.addDocument(&response)
 	}
-	if err := out.generateName(req); err != nil {
+	var err error
+	if out.GeneratedName, err = GenerateName(req); err != nil {
 		out.Err = err
 		return out
 	}

@@ -133,6 +133,7 @@ func TestLockouts(t *testing.T) {
 		"a condition that fails for system": {pods + `, matchConditions: [{name: a, expression: object.metadata.labels.team != "x"}]`, "condition-error new-pods"},
 		"a condition that fails, open":      {pods + `, failurePolicy: Ignore, matchConditions: [{name: a, expression: object.metadata.labels.team != "x"}]`, ""},
 		"a false condition beside an error": {pods + `, matchConditions: [{name: a, expression: object.metadata.labels.team != "x"}, {name: b, expression: "false"}]`, ""},
+		"a condition on a generated name":   {pods + `, matchConditions: [{name: a, expression: object.metadata.name.startsWith("guard-")}]`, "own-pods"},
 		"a condition about rights":          {pods + `, matchConditions: [{name: a, expression: '!authorizer.requestResource.check("skip").allowed()'}]`, "new-pods own-pods system-pods"},
 		"a condition of the namespace":      {pods + `, matchConditions: [{name: a, expression: '!(request.namespace in ["kube-system", "guard"])'}]`, "new-pods"},
 	} {
@@ -145,6 +146,16 @@ func TestLockouts(t *testing.T) {
 				t.Errorf("got  %s\nwant %s\nunknown %q", got, strings.Join(want, " "), r.Unknown)
 			}
 		})
+	}
+}
+
+// TestGeneratedNames: a mutating webhook sees a pod before the API server has given it a name.
+func TestGeneratedNames(t *testing.T) {
+	t.Parallel()
+	documents := guard(pods + `, matchConditions: [{name: a, expression: object.metadata.name.startsWith("guard-")}]`)
+	documents[len(documents)-1] = strings.Replace(documents[len(documents)-1], "Validating", "Mutating", 1)
+	if got := codes(run(t, clusterOf(t, documents...))); got != "condition-error new-pods" {
+		t.Errorf("got %q", got)
 	}
 }
 

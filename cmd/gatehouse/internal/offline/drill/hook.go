@@ -158,6 +158,9 @@ var errObjectUnknown = errors.New("the object of the request is not known")
 // k8s.io/apiserver/pkg/admission/plugin/webhook/generic.(*Webhook).ShouldCallHook does. The error says why it is not known, or which
 // condition fails. DependsOnRights is true for a webhook that is called unless the user has a right for which a condition asks.
 func (h *hook) calls(ctx context.Context, r *request) (c call, dependsOnRights bool, err error) {
+	if !h.mutates && r.validated != nil {
+		r = r.validated
+	}
 	switch {
 	case h.broken != nil:
 		return unsure, false, h.broken

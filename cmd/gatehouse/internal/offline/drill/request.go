@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	celvalue "github.com/gatehouse-dev/gatehouse/webhooks/cel/value"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/builtin"
@@ -53,6 +54,8 @@ type request struct {
 	labels, oldLabels                         labels.Set
 	object, oldObject, asked                  ref.Val
 	authorizer, resourceAuthorizer            ref.Val
+	// validated is the request as validating webhooks see it, with a name that the API server has generated, nil for the same.
+	validated *request
 	// rights reports whether the user has every right, or none, and opaque whether match conditions see an object that is not known.
 	rights, opaque bool
 }
@@ -64,19 +67,32 @@ var (
 
 // newRequest returns a request to the cluster.
 func (d *Drill) newRequest(of *Request) (*request, error) {
-	r := &request{objectUnknown: of.ObjectUnknown, redacted: of.Redacted, reviewsAreExempt: d.reviewsAreExempt}
-	var err error
-	if r.object, r.labels, err = read(of.Object, of.Kind); err != nil {
-		return nil, fmt.Errorf("the object of the request: %w", err)
-	}
-	if r.oldObject, r.oldLabels, err = read(of.OldObject, of.Kind); err != nil {
-		return nil, fmt.Errorf("the old object of the request: %w", err)
-	}
-	r.Init(admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		Kind: metav1.GroupVersionKind(of.Kind), Resource: metav1.GroupVersionResource(of.Resource), SubResource: of.Subresource,
 		Name: of.Name, Namespace: of.Namespace, Operation: of.Operation, UserInfo: of.User, DryRun: new(of.DryRun),
 		Object: runtime.RawExtension{Raw: of.Object}, OldObject: runtime.RawExtension{Raw: of.OldObject},
-	}}, d.cluster, r, d.selectors.Count())
+	}}
+	r, err := d.requestOf(req, of)
+	if err != nil {
+		return nil, err
+	}
+	name, err := admit.GenerateName(&req)
+	if err == nil && name != "" {
+		r.validated, err = d.requestOf(req, of)
+	}
+	return r, err
+}
+
+func (d *Drill) requestOf(req admission.Request, of *Request) (*request, error) {
+	r := &request{objectUnknown: of.ObjectUnknown, redacted: of.Redacted, reviewsAreExempt: d.reviewsAreExempt}
+	var err error
+	if r.object, r.labels, err = read(req.Object.Raw, of.Kind); err != nil {
+		return nil, fmt.Errorf("the object of the request: %w", err)
+	}
+	if r.oldObject, r.oldLabels, err = read(req.OldObject.Raw, of.Kind); err != nil {
+		return nil, fmt.Errorf("the old object of the request: %w", err)
+	}
+	r.Init(req, d.cluster, r, d.selectors.Count())
 	return r, nil
 }
 
