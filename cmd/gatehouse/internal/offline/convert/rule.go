@@ -461,7 +461,7 @@ func (c *ruleConverter) loops(all []forEachValidate, field string, value jmespat
 		of := element // a pattern is about it, unless it is no object or that is not wanted
 		if k := elem.Kind(); f.ElementScope != nil && !*f.ElementScope || f.ElementScope == nil && k != celexpr.Unknown && k != celexpr.Map && k != celexpr.Struct {
 			if of = value; c.checksTemplates() && f.Deny == nil {
-				c.note("%s is about a pod template as about a pod: with Kyverno, it is about the workload itself", at)
+				c.note("%s reads a pod template like a pod: with Kyverno, it reads the workload itself", at)
 			}
 		}
 		body := c.check(&f.checks, at, of, inner, nesting+1)
