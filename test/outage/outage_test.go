@@ -264,8 +264,10 @@ func TestPredictions(t *testing.T) {
 				}
 			})
 			support.Eventually(t, "the registration", func() error {
-				failed, err := w.try(t.Context(), &attempt{user: "kubernetes-admin", verb: "create", resource: "/v1/configmaps",
-					object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: marker, namespace: default, labels: {marker: ` + marker + `}}}`})
+				failed, err := w.try(t.Context(), &attempt{
+					user: "kubernetes-admin", verb: "create", resource: "/v1/configmaps",
+					object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: marker, namespace: default, labels: {marker: ` + marker + `}}}`,
+				})
 				if err == nil && !failed {
 					err = errors.New("the webhook is not called yet")
 				}

@@ -295,8 +295,10 @@ func (d *Drill) findLockouts(ctx context.Context) error {
 			d.judge(ctx, h, &shared[i].Probe, shared[i].request, &out)
 		}
 		d.addStopped(h, &out)
-		if err := d.addNewPods(ctx, h); err != nil {
-			return err
+		if h.fails && h.constraints != nil && h.constraints.MatchesPodCreation() {
+			if err := d.addNewPods(ctx, h); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -363,16 +365,13 @@ const leaseTimeout = 5 * time.Second
 
 // addNewPods adds in how many namespaces no pod can be created.
 func (d *Drill) addNewPods(ctx context.Context, h *hook) error {
-	if !h.fails || h.broken != nil || !h.constraints.MatchesPodCreation() {
-		return nil
-	}
 	var stopped []string
 	for _, p := range d.ordinaryRequests() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if c, _, _ := h.calls(ctx, p.request); c == called || c == refused {
-			stopped = append(stopped, p.Request.Namespace)
+			stopped = append(stopped, p.Namespace)
 		}
 	}
 	if len(stopped) > 0 {

@@ -285,7 +285,7 @@ func (d *Drill) checkTogether(ctx context.Context) error {
 			}
 		}
 		if total := sum + most; total > requestTimeout && len(mutating) > 0 {
-			d.addTogether(SlowRequests, mutating, fmt.Sprintf("together with %s, creating a pod in %s may wait %s, and a request ends after %s", diagnostic.Count(len(mutating)-1, "other mutating webhook"), p.Request.Namespace, total, requestTimeout))
+			d.addTogether(SlowRequests, mutating, fmt.Sprintf("together with %s, creating a pod in %s may wait %s, and a request ends after %s", diagnostic.Count(len(mutating)-1, "other mutating webhook"), p.Namespace, total, requestTimeout))
 		}
 		slices.SortStableFunc(mutating, func(a, b *hook) int { return cmp.Compare(a.configuration, b.configuration) })
 		for i, h := range mutating {
