@@ -411,8 +411,9 @@ func (c *ruleConverter) in(key jmespath.Value, operator string, value jmespath.V
 func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 	kind := key.Type.Kind()
 	if !value.Constant {
-		if value.Expr.Mentions("*\"") || value.Expr.Mentions("\"*") {
-			return celexpr.Expr{}, errors.New("wildcards in a value that is computed")
+		text, _ := key.Literal.(string)
+		if value.Expr.Mentions("*\"") || value.Expr.Mentions("\"*") || strings.ContainsAny(text, "*?") {
+			return celexpr.Expr{}, errors.New("wildcards beside a value that is computed")
 		}
 		switch value.Type.Kind() { //nolint:exhaustive // others are no lists
 		case celexpr.Sequence:

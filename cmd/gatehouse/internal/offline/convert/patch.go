@@ -374,22 +374,25 @@ func (b *patcher) operation(op, path string, value any, at place) operations {
 	for i, step := range steps {
 		last := i == len(steps)-1
 		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
-		if jmespath.HasVariables(step) || step == "-" || isIndex(step) {
-			if isIndex(step) {
-				exists = celexpr.And(exists, celexpr.Rel(celexpr.Func("size", at.expr), ">", celexpr.Raw(step)))
-			}
-			at = b.indexed(at, step, last)
-			continue
+		isElement := jmespath.HasVariables(step) || step == "-" || isIndex(step)
+		inner, has := place{}, celexpr.True
+		switch {
+		case !isElement:
+			inner, has = at.member(name)
+		case isIndex(step):
+			has = celexpr.Rel(celexpr.Func("size", at.expr), ">", celexpr.Raw(step))
 		}
-		inner, has := at.member(name)
-		if !last && op == "add" && !has.IsTrue() {
+		if !last && op == "add" && !has.IsTrue() && (!isElement || step == "0") {
 			empty := celexpr.Raw("{}")
 			if isIndex(steps[i+1]) || steps[i+1] == "-" || jmespath.HasVariables(steps[i+1]) && inner.kind.Kind() == celexpr.Sequence {
 				empty = celexpr.List()
 			}
-			out = append(out, operations(nil).when(celexpr.And(exists, has), single("add", inner.path, empty))...)
+			out = append(out, operations(nil).when(celexpr.And(exists, has), single("add", at.path.member(name), empty))...)
 		}
 		exists = celexpr.And(exists, has)
+		if isElement {
+			inner = b.indexed(at, step, last)
+		}
 		at = inner
 	}
 	switch op {

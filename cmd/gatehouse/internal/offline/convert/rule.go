@@ -196,6 +196,9 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 			c.matched.conditions = append(c.matched.conditions, guard{"preconditions", e})
 		}
 	}
+	if slices.ContainsFunc(c.matched.conditions, func(g guard) bool { return g.expr.IsFalse() }) {
+		c.fail(unsupported("match", "remove the rule", "a rule that never applies: its conditions never hold"))
+	}
 	if !deletes || len(c.matched.operations) == 1 {
 		return c.failed
 	}

@@ -194,6 +194,10 @@ validate: {deny: {}}`, "{metadata: {name: f, namespace: default}}", frozen + "\n
 			"{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {open: true}}",
 			"{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {open: false}}\n{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {open: \"no\"}}\n{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {open: 0}}",
 		},
+		{
+			"an object that is missing", `validate: {deny: {conditions: {all: [{key: "{{ request.object.spec.affinity.nodeAffinity || '' }}", operator: Equals, value: ''}]}}}`,
+			"{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {}}]}}}", "{}\n{affinity: {}}",
+		},
 		{"a ConfigMap by its path", `context: [{name: cm, apiCall: {urlPath: /api/v1/namespaces/default/configmaps/settings, jmesPath: data.name}}]
 validate: {deny: {conditions: {any: [{key: "{{ request.object.metadata.name }}", operator: NotEquals, value: "{{ cm }}"}]}}}`, "{metadata: {name: good}}", "{metadata: {name: bad}}"},
 		{"a ConfigMap in CEL", `validate: {cel: {variables: [{name: cm, expression: "resource.Get('v1', 'configmaps', 'default', 'settings')"}], expressions: [{expression: "object.metadata.name == variables.cm.data.name"}]}}`, "{metadata: {name: good}}", "{metadata: {name: bad}}"},
@@ -270,6 +274,7 @@ func TestMutations(t *testing.T) {
 		},
 		{"an atomic list", `mutate: {patchStrategicMerge: {spec: {nodeSelector: {a: b}}}}`, `{metadata: {name: x}}`, `nodeSelector: {a: b}`},
 		{"operations", "mutate:\n  patchesJson6902: |-\n    - {op: add, path: /metadata/annotations/a~1b, value: \"{{ request.namespace }}\"}", `{metadata: {name: x}}`, `annotations: {a/b: default}`},
+		{"elements that are missing", "mutate:\n  patchesJson6902: |-\n    - {op: add, path: /spec/tolerations/-, value: {key: a}}\n    - {op: add, path: /spec/readinessGates/0/conditionType, value: b}", `{metadata: {name: x}}`, `readinessGates: [{conditionType: b}]`},
 		{
 			"a loop", `mutate: {foreach: [{list: request.object.spec.containers, patchStrategicMerge: {metadata: {annotations: {"x/{{ element.name }}": "y"}}}}]}`,
 			`{metadata: {name: x}, spec: {containers: [{name: a}, {name: b}]}}`, `annotations: {x/a: "y", x/b: "y"}`,
@@ -313,6 +318,8 @@ func TestNotConverted(t *testing.T) {
 		line            int
 	}{
 		{"validate:\n  deny:\n    conditions:\n      all:\n        - key: \"{{ time_now_utc() }}\"\n          operator: Equals\n          value: x", "the JMESPath function time_now_utc()", 12},
+		{"validate:\n  deny:\n    conditions:\n      all:\n        - key: \"a*\"\n          operator: AnyNotIn\n          value: \"{{ request.object.spec.containers[].name }}\"", "wildcards beside a value that is computed", 12},
+		{"exclude: {any: [{resources: {kinds: [Pod]}}]}\nvalidate: {pattern: {spec: {hostPID: true}}}", "a rule that never applies: its conditions never hold", 10},
 		{"context:\n  - name: x\n    apiCall: {urlPath: /api/v1/nodes}\nvalidate: {pattern: {spec: {hostPID: true}}}", "a request to the API server or a service", 10},
 		{"match:\n  any:\n    - clusterRoles: [admin]\n      resources: {kinds: [Pod]}\nvalidate: {pattern: {spec: {hostPID: true}}}", "roles of the user", 10},
 		{"validate:\n  pattern:\n    spec:\n      +(hostPID): true", "the anchor +( ) in a rule that validates", 11},

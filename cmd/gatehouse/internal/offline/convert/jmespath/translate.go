@@ -429,7 +429,10 @@ func (s Scope) or(n *parsing.ASTNode) Value {
 		return s.refuse("write it in CEL", "another default of a list than an empty one")
 	}
 	out := Value{Type: right.Type, Name: left.Name}
-	if left.Type.Kind() != celexpr.Unknown {
+	switch k := left.Type.Kind(); { // an object or a text may be either
+	case (k == celexpr.Struct || k == celexpr.Map) && right.Type.IsText():
+		out.Type = celexpr.Type{}
+	case k != celexpr.Unknown:
 		out.Type = left.Type
 	}
 	out.Expr = left.OrElse(right.Expr)
