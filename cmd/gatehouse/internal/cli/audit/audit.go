@@ -73,12 +73,13 @@ With --audit-log, it reads no objects but the audit log of an API server, and re
 which requests admission policies, Pod Security and webhooks have refused (fail),
 audited (warn), exempted, or not answered (error).
 
-With --baseline FILE, the violations that exist become known ones. If there is no
-such file, audit writes one, which allows each of them until --expires, as long as
-nothing changes that its rule reads: apply it before a policy that denies. If the
-file exists, audit compares: it reports what is new and what is mended, and changes
-the file only with --add, --prune, or another --expires or --reason. A violation
-that the file has counts as baselined, so that only others fail.
+With --baseline FILE, the violations that exist become known ones, also those of
+policies that only warn. If there is no such file, audit writes one, which allows
+each of them until --expires, as long as nothing changes that its rule reads: apply
+it before a policy that denies. If the file exists, audit compares: it reports what
+is new and what is mended, and changes the file only with --add, --prune, or another
+--expires or --reason. A violation that the file has counts as baselined, so that
+only others fail.
 
 Exit codes: 0 no more objects than --fail-on allows, without it none that fails (any
 number with --audit-log and -o restart); 1 there are more; 2 something could not be judged, whatever else was found.`,

@@ -259,6 +259,12 @@ func encodeBaseline(d *v1alpha1.PolicyBaseline) (string, error) {
 	return out.String(), err
 }
 
+// has reports whether a baseline, given by namespace/name, is one of the documents.
+func (k *known) has(title string) bool {
+	namespace, name, _ := strings.Cut(title, "/")
+	return slices.ContainsFunc(k.documents, func(d *v1alpha1.PolicyBaseline) bool { return d.Namespace == namespace && d.Name == name })
+}
+
 // encode returns the file. What no entry can allow is nil to stay as it is.
 func (k *known) encode(notCovered []v1alpha1.UncoveredRule) ([]byte, error) {
 	rules := make([]map[baseline.RuleName][]baseline.Entry, len(k.documents))
@@ -334,7 +340,7 @@ func (c *collector) Result(r audit.Result) {
 		case r.HasEnded:
 			c.ended++
 			return
-		case r.Baseline != "" && !slices.Contains(c.known.names(), r.Baseline): // another baseline has it
+		case r.Baseline != "" && !c.known.has(r.Baseline): // another baseline has it
 		case c.take:
 			e = c.known.add(id, *r.Entry)
 		default:
