@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -121,5 +122,16 @@ func TestDrillOfCluster(t *testing.T) {
 				t.Errorf("drill made the requests %v", writes)
 			}
 		})
+	}
+}
+
+// TestDrillOfRecording judges the requests of a recording: the pods among them.
+func TestDrillOfRecording(t *testing.T) {
+	t.Parallel()
+	got := clitest.Run(t.Context(), "", []string{"drill", "-f", "../../manifests/examples/outage", "--record", filepath.Join(replayExample, "recording")}, commands()...)
+	for _, text := range []string{"10 requests from 2026-11-20T09:00:00Z to 2026-11-20T09:09:00Z were judged:", "6 requests would have failed, 6 of them to heal the cluster"} {
+		if got.Code != cli.ExitNo || !strings.Contains(got.Out, text) {
+			t.Errorf("exit code %d, want %q:\n%s%s", got.Code, text, got.Out, got.Err)
+		}
 	}
 }

@@ -138,7 +138,7 @@ const (
 func New(ctx context.Context, c *Cluster) (*Drill, error) {
 	d := &Drill{
 		cluster: c, selectors: matching.NewSelectors(), report: &Report{Subjects: []*Subject{}, Dependencies: []Dependency{}, Cycles: []Cycle{}},
-		subjects: map[*hook]*Subject{}, assumed: map[string]bool{}, unknown: map[string]bool{}, past: past{buckets: map[bucketKey]*bucket{}},
+		subjects: map[*hook]*Subject{}, assumed: map[string]bool{}, unknown: map[string]bool{}, past: past{buckets: map[bucketKey]*bucket{}, requests: map[string]int64{}},
 	}
 	compiler, err := expression.NewCompiler(expressionsOf, nil)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 // Outage is what an outage of each webhook would have meant for requests of the past.
 type Outage struct {
-	// Requests is how many requests were judged: those that write.
+	// Requests is how many requests were judged: those that write, of the stream that has most.
 	Requests int64 `json:"requests"`
 	// From and To are the first and the last of them.
 	From time.Time `json:"from"`
@@ -67,6 +67,7 @@ type past struct {
 	window   bool
 	outage   Outage
 	buckets  map[bucketKey]*bucket
+	requests map[string]int64 // by stream
 	callers  int
 	full     bool
 }
@@ -98,7 +99,8 @@ func (d *Drill) AddRequest(ctx context.Context, stream string, at time.Time, of 
 	if err != nil {
 		return err
 	}
-	p.outage.Requests++
+	p.requests[stream]++
+	p.outage.Requests = max(p.outage.Requests, p.requests[stream])
 	if p.outage.From.IsZero() || at.Before(p.outage.From) {
 		p.outage.From = at
 	}
@@ -147,7 +149,7 @@ func (p *past) count(key bucketKey, c call, of *Request) {
 		return
 	}
 	b.failed++
-	if isKubernetes(of.User.Username, of.User.Groups) {
+	if isKubernetes(of.User.Username) {
 		b.healing++
 	}
 	if _, known := b.users[of.User.Username]; known || p.callers < maxCallers {

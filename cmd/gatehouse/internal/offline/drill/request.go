@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -196,10 +196,10 @@ func (r rights) Authorize(context.Context, authorizer.Attributes) (authorizer.De
 }
 
 // isKubernetes reports whether a user is a part of Kubernetes itself, whose requests bring a cluster back.
-func isKubernetes(user string, groups []string) bool {
+func isKubernetes(user string) bool {
 	switch user {
 	case "system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:kube-proxy":
 		return true
 	}
-	return slices.Contains(groups, "system:nodes") || slices.Contains(groups, "system:serviceaccounts:kube-system")
+	return strings.HasPrefix(user, "system:node:") || strings.HasPrefix(user, "system:serviceaccount:kube-system:")
 }
