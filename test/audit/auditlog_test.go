@@ -67,8 +67,11 @@ func TestAuditLog(t *testing.T) {
 		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"pay"},"spec":{"hostNetwork":%s,"containers":[{"name":"a","image":"a"}]}}`, name, host)
 	}
 	for _, one := range []struct{ manifest, says string }{
-		{configMap("denied", "denied"), "no denied"}, {configMap("audited", "audited"), "created"}, {configMap("fine", "fine"), "created"},
-		{pod("refused", "true"), "violates PodSecurity"}, {pod("restricted", "false"), "created"},
+		{configMap("denied", "denied"), "no denied"},
+		{configMap("audited", "audited"), "created"},
+		{configMap("fine", "fine"), "created"},
+		{pod("refused", "true"), "violates PodSecurity"},
+		{pod("restricted", "false"), "created"},
 	} {
 		if text, _ := kubectl(t, c, one.manifest, "create", "-f", "-", "--as", "jane", "--as-group", "system:masters"); !strings.Contains(text, one.says) {
 			t.Errorf("kubectl create says %s, want %s", text, one.says)

@@ -79,6 +79,9 @@ func (f *ContextFlags) Arguments() (words []string) {
 	return words
 }
 
+// Words returns the flags, for another command.
+func (f *ContextFlags) Words() string { return quoted(f.Arguments()) }
+
 // AddDryRunFlag adds --dry-run to a command that writes to a cluster.
 func AddDryRunFlag(cmd *cobra.Command, value *bool) {
 	cmd.Flags().BoolVar(value, "dry-run", false, "change nothing and show what would be done")

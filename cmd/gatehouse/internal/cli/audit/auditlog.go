@@ -137,7 +137,7 @@ func (r *logReader) add(e *auditv1.Event) {
 		return
 	}
 	r.requests++
-	if at := e.RequestReceivedTimestamp.Time.UTC(); !at.IsZero() {
+	if at := e.RequestReceivedTimestamp.UTC(); !at.IsZero() {
 		if r.Began.IsZero() || at.Before(r.Began) {
 			r.Began = at
 		}

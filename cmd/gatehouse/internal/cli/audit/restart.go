@@ -170,10 +170,7 @@ func (r *restarts) print(line func(string, ...any), f *auditFlags, report *repor
 		line("# Not judged: %s", cli.Inert(text))
 	}
 	line("set -eu")
-	kubectl := "kubectl"
-	for _, word := range f.ClusterFlags.ContextFlags.Arguments() {
-		kubectl += " " + shell.Quote(word)
-	}
+	kubectl := "kubectl" + f.ContextFlags.Words()
 	size := f.wave.size(len(list))
 	waves := (len(list) + size - 1) / size
 	for n := range waves {

@@ -24,13 +24,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
+// encoded returns the JSON of a value.
+func encoded(t *testing.T, value any) []byte {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 // without returns an object as a tool compares it: without what rules have removed, and without labels and annotations of which nothing is
 // left, which the API server does not store.
 func without(t *testing.T, object []byte, pointers, expressions []string) any {
 	t.Helper()
 	for _, pointer := range pointers {
-		text, _ := json.Marshal([]map[string]string{{"op": "remove", "path": pointer}})
-		patch, err := jsonpatch.DecodePatch(text)
+		patch, err := jsonpatch.DecodePatch(encoded(t, []map[string]string{{"op": "remove", "path": pointer}}))
 		if err == nil {
 			object, err = patch.ApplyWithOptions(object, &jsonpatch.ApplyOptions{SupportNegativeIndices: true, AllowMissingPathOnRemove: true})
 		}
@@ -124,8 +133,10 @@ func TestDifferences(t *testing.T) {
 		"a field":  {`{"spec":{"replicas":1}}`, `{"spec":{"replicas":3}}`, []string{".spec.replicas"}, []string{"/spec/replicas"}},
 		"escaping": {`{}`, `{"a/b~c":1,"x\"y":2,"\\(1)":3}`, []string{`.["\\(1)"]`, `.["a/b~c"]`, `.["x\"y"]`}, []string{`/\(1)`, `/a~1b~0c`, `/x"y`}},
 		"one annotation of several": {
-			`{"metadata":{"annotations":{"a":"1"}}}`, `{"metadata":{"annotations":{"a":"1","example.org/x":"1"}}}`,
-			[]string{`.metadata.annotations["example.org/x"]`}, []string{"/metadata/annotations/example.org~1x"},
+			`{"metadata":{"annotations":{"a":"1"}}}`,
+			`{"metadata":{"annotations":{"a":"1","example.org/x":"1"}}}`,
+			[]string{`.metadata.annotations["example.org/x"]`},
+			[]string{"/metadata/annotations/example.org~1x"},
 		},
 		"the first label":  {`{"metadata":{}}`, `{"metadata":{"labels":{"team":"a"}}}`, []string{".metadata.labels.team"}, []string{"/metadata/labels/team"}},
 		"the last label":   {`{"metadata":{"labels":{"team":"a"}}}`, `{"metadata":{}}`, []string{".metadata.labels.team"}, []string{"/metadata/labels/team"}},
@@ -136,7 +147,8 @@ func TestDifferences(t *testing.T) {
 		},
 		"in an element": {
 			`{"c":[{"name":"a","env":[{"name":"X"}]}]}`, `{"c":[{"name":"a","env":[{"name":"X"},{"name":"Y"}],"a/b":1}]}`,
-			[]string{`.c[]? | select(.name == "a") | .["a/b"]`, `.c[]? | select(.name == "a") | .env[]? | select(.name == "Y")`}, []string{"/c/0/a~1b", "/c/0/env/1"},
+			[]string{`.c[]? | select(.name == "a") | .["a/b"]`, `.c[]? | select(.name == "a") | .env[]? | select(.name == "Y")`},
+			[]string{"/c/0/a~1b", "/c/0/env/1"},
 		},
 		"mounts":            {`{"m":[{"name":"v","mountPath":"/a"}]}`, `{"m":[{"name":"v","mountPath":"/a"},{"name":"v","mountPath":"/b"}]}`, []string{`.m[]? | select(.mountPath == "/b")`}, []string{"/m/1"}},
 		"strings":           {`{"f":["a"]}`, `{"f":["a","b"]}`, []string{`.f[]? | select(. == "b")`}, []string{"/f/1"}},
@@ -284,13 +296,13 @@ func TestRandom(t *testing.T) {
 	for seed := range uint64(3000) {
 		g := generator{rand.New(rand.NewPCG(seed, 7))}
 		before := g.object(3)
-		text, _ := json.Marshal(before)
+		text := encoded(t, before)
 		var copied map[string]any
 		_ = json.Unmarshal(text, &copied)
 		for range 1 + g.IntN(4) {
 			g.change(copied)
 		}
-		after, _ := json.Marshal(copied)
+		after := encoded(t, copied)
 		paths, err := gitops.Differences(text, after)
 		if err != nil {
 			t.Fatal(err)
@@ -402,8 +414,7 @@ func FuzzDifferences(f *testing.F) {
 				return
 			}
 		}
-		one, _ := json.Marshal(sides[0])
-		other, _ := json.Marshal(sides[1])
+		one, other := encoded(t, sides[0]), encoded(t, sides[1])
 		checkRules(t, gitops.Object{Version: "v1", Kind: "Pod", Name: "a", Paths: paths}, one, other)
 	})
 }

@@ -3,7 +3,6 @@
 package gitops
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/go-openapi/jsonpointer"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // Path is the path of a field or of an element of a list.
@@ -63,10 +64,7 @@ func (p Path) JQ() string {
 var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // quote returns a string of jq. Those of JSON have no interpolation, whose backslash JSON doubles.
-func quote(text string) string {
-	quoted, _ := json.Marshal(text) // a string has no error
-	return string(quoted)
-}
+func quote(text string) string { return string(rawjson.AppendString(nil, text)) }
 
 // Pointer returns the path as a JSON pointer, and false if an element has no place that is the same on both sides.
 func (p Path) Pointer() (string, bool) {
