@@ -80,10 +80,7 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 		return nil, made, nil, unsupported("spec.evaluation.mutateExisting", "change existing objects with kubectl", "the mutation of existing objects")
 	}
 	meta := keptMeta(o.Name, document.Metadata)
-	if strings.HasPrefix(o.Kind, "Namespaced") {
-		meta.Name = document.Metadata.Namespace + "-" + o.Name
-	}
-	made = converted{rule: o.Name, name: meta.Name, mutates: mutates}
+	made = converted{rule: o.Name, mutates: mutates}
 	if made.params, notes, err = adaptExpressions(into, "spec"); err != nil {
 		return nil, made, nil, err
 	}
@@ -92,10 +89,11 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 		conditions = &mutating.MatchConditions
 	}
 	if strings.HasPrefix(o.Kind, "Namespaced") {
+		meta.Name = document.Metadata.Namespace + "-" + o.Name
 		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.?namespace.orValue('') == %q", document.Metadata.Namespace)}
 		*conditions = append([]admissionregistrationv1.MatchCondition{of}, *conditions...)
 	}
-	if mutates {
+	if made.name = meta.Name; mutates {
 		made.kind = "MutatingAdmissionPolicy"
 		objects, err = mutatingFromCEL(&extra, &mutating, meta, made.params, &notes)
 		return objects, made, notes, err

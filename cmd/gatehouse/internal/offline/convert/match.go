@@ -182,8 +182,6 @@ type matched struct {
 	selector *metav1.LabelSelector
 	// conditions must hold besides, each with what it is about.
 	conditions []guard
-	// notes say in what the translation differs.
-	notes []string
 }
 
 // guard is a condition with its name.
@@ -508,7 +506,7 @@ func (c *ruleConverter) readMatch(operations, allowed []string) error {
 	}
 	for _, t := range m.targets {
 		if t.guessed {
-			m.notes = append(m.notes, t.assumed())
+			c.notes = union(c.notes, t.assumed())
 		}
 	}
 	return nil
@@ -565,7 +563,6 @@ func (c *ruleConverter) addExclude() error {
 	m := c.matched
 	blocks, fields, oneOf := c.rule.Exclude.all("exclude")
 	var all []celexpr.Expr
-	name := ""
 	for i := range blocks {
 		b, err := c.readFilter(blocks[i], fields[i], c.object, m.targets...)
 		if err != nil {
@@ -574,27 +571,15 @@ func (c *ruleConverter) addExclude() error {
 			}
 			return err
 		}
-		name = "object"
-		if len(b.conditions) == 1 {
-			name = b.conditions[0].name
-		}
-		kinds := len(b.targets) > 0 && !m.areAll(b.targets)
-		if kinds {
-			name = "kind"
-		}
-		if len(b.operations) > 0 {
-			name = "operation"
-		}
-		all = append(all, b.condition(kinds, true))
+		all = append(all, b.condition(!m.areAll(b.targets), true))
 	}
 	excluded := celexpr.And(all...)
 	if oneOf {
 		excluded = celexpr.Or(all...)
 	}
-	if len(all) == 0 || excluded.IsFalse() {
-		return nil
+	if len(all) > 0 && !excluded.IsFalse() {
+		m.conditions = append(m.conditions, guard{"not-excluded", celexpr.Not(excluded)})
 	}
-	m.conditions = append(m.conditions, guard{"not-excluded-by-" + name, celexpr.Not(excluded)})
 	return nil
 }
 

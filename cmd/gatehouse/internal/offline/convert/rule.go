@@ -175,7 +175,6 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 			return err
 		}
 	}
-	c.notes = append(c.notes, c.matched.notes...)
 	if c.policy.Kind == "Policy" {
 		of := celexpr.Eq(namespaceOf(c.matched.targets), celexpr.Str(c.policy.Metadata.Namespace))
 		c.matched.conditions = append([]guard{{"namespace-of-policy", of}}, c.matched.conditions...)

@@ -84,9 +84,9 @@ type testConverter struct {
 	test   kyvernoTest
 	read   ReadFile
 	dir    string
-	// objects are the resources, and patched those of a file.
+	// objects are the resources, and files those that were read.
 	objects []*manifest.Object
-	patched map[string][]*manifest.Object
+	files   map[string][]*manifest.Object
 	values  kyvernoValues
 	user    *authenticationv1.UserInfo
 	// lookups are the objects that policies in CEL look up.
@@ -105,7 +105,7 @@ func (c *converter) tests(objects []*manifest.Object, read ReadFile) {
 		if kind := object.GroupVersionKind(); kind.Group != "cli.kyverno.io" || kind.Kind != "Test" {
 			continue
 		}
-		t := &testConverter{converter: c, source: object, read: read, dir: path.Dir(object.File), patched: map[string][]*manifest.Object{}}
+		t := &testConverter{converter: c, source: object, read: read, dir: path.Dir(object.File), files: map[string][]*manifest.Object{}}
 		err := t.convert()
 		c.publish(object, nil, t.skipped, err)
 	}
@@ -155,10 +155,14 @@ func (t *testConverter) file(name string) ([]*manifest.Object, error) {
 	if strings.Contains(name, "://") {
 		return nil, fmt.Errorf("%s is no file", name)
 	}
+	if of, known := t.files[name]; known {
+		return of, nil
+	}
 	f, err := t.read(path.Join(t.dir, name))
 	if err != nil {
 		return nil, err
 	}
+	t.files[name] = f.Objects
 	return f.Objects, nil
 }
 
@@ -472,13 +476,9 @@ func (t *testConverter) paramData(rule converted) map[string]string {
 
 // patchedObject returns the expected object of a file.
 func (t *testConverter) patchedObject(file string, o *manifest.Object) (*manifest.Object, error) {
-	all, read := t.patched[file]
-	if !read {
-		var err error
-		if all, err = t.file(file); err != nil {
-			return nil, err
-		}
-		t.patched[file] = all
+	all, err := t.file(file)
+	if err != nil {
+		return nil, err
 	}
 	for _, p := range all {
 		if p.Kind == o.Kind && p.Name == o.Name && (p.Namespace == o.Namespace || p.Namespace == "" || o.Namespace == "") {

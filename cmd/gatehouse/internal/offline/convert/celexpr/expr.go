@@ -317,31 +317,8 @@ func Macro(receiver Expr, name, variable string, body Expr) Expr {
 		return receiver
 	case name == "map" && body.Equal(Raw(variable)):
 		return receiver
-	case name == "exists" || name == "all":
-		if fused, ok := body.of(receiver, variable); ok {
-			return Macro(receiver.args[0], name, receiver.args[1].text, fused)
-		}
 	}
 	return Call(receiver, name, Raw(variable), body)
-}
-
-// of returns the body of a loop over what another loop, map, makes of elements as one over these elements, if that is not longer.
-func (e Expr) of(mapped Expr, variable string) (Expr, bool) {
-	const parts = 3 // the list, the variable and the body
-	if mapped.kind != call || mapped.text != "map" || len(mapped.args) != parts {
-		return Expr{}, false
-	}
-	words := 0
-	for _, word := range wordForm.FindAllString(e.String(), -1) {
-		if word == variable {
-			words++
-		}
-	}
-	out := e.replace(variable, mapped.args[2])
-	if words != 1 || out.Equal(e) || e.Mentions(mapped.args[1].text) && mapped.args[1].text != variable {
-		return Expr{}, false
-	}
-	return out, true
 }
 
 // Field returns the value of a member that is there.
