@@ -17,36 +17,49 @@ import (
 // read: some tens of milliseconds. Violations beyond it are in no baseline.
 const mostHashed = 1 << 25
 
-// applyBaselines lets a violation pass that is in an active baseline. One that is only in baselines that have expired says so.
-func applyBaselines(t target, result *ruleResult, v *Violation) {
+// applyBaselines lets a violation pass that is in an active baseline. One that is only in baselines that have expired says so. It returns
+// the baselines that were tried in vain, if they are to be explained.
+func applyBaselines(t target, result *ruleResult, v *Violation) (tried []TriedException) {
 	d := t.request.decider
 	all := t.policy.baselined[result.name]
 	if len(all) == 0 && !d.entries {
-		return
+		return nil
 	}
 	entry, why := entryOf(t, result)
 	if d.entries {
 		v.Entry, v.Unbaselined = entry, why
 	}
-	if entry == nil {
-		return
+	inVain := func(by *activeBaseline, why string) {
+		if d.explain {
+			tried = append(tried, TriedException{Baseline: by.title, Why: why})
+		}
 	}
 	var expired *activeBaseline
 	for _, one := range all {
-		if one.by.namespace != "" && one.by.namespace != t.request.exceptionNamespace() || !one.Has(entry.Digest) {
+		switch {
+		case entry == nil:
+			inVain(one.by, "the violation cannot be in a baseline: "+why)
+			continue
+		case one.by.namespace != "" && one.by.namespace != t.request.exceptionNamespace():
+			inVain(one.by, fmt.Sprintf("it is about namespace %q alone", one.by.namespace))
+			continue
+		case !one.Has(entry.Digest):
+			inVain(one.by, "it has no entry for this object with the values that the rule reads in it")
 			continue
 		}
 		if now, known := d.time(); !known || !now.Before(one.by.expires) {
 			expired = one.by
+			inVain(one.by, "it expired at "+one.by.expires.UTC().Format(time.RFC3339))
 			continue
 		}
 		until := one.by.expires.UTC()
 		v.Outcome, v.Baseline, v.Until = Baselined, one.by.title, &until
-		return
+		return nil
 	}
 	if expired != nil {
 		v.Message += fmt.Sprintf(" (PolicyBaseline %s allowed this until %s)", expired.title, expired.expires.UTC().Format(time.RFC3339))
 	}
+	return tried
 }
 
 // entryOf returns what allows a violation in a baseline, nil if nothing can, and then why.

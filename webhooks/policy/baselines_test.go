@@ -798,3 +798,26 @@ func BenchmarkBaseline(b *testing.B) {
 		}
 	}
 }
+
+// TestBaselineTried explains why a baseline of the rule does not allow a violation.
+func TestBaselineTried(t *testing.T) {
+	t.Parallel()
+	documents := podsOnly(imagesRule)
+	set := compile(t, documents)
+	old := baselineOf(t, set, baselineNamespace, baselineNow().Add(-time.Hour), podOf("name: a, namespace: shop", "bad/x"))
+	old.Name = "old"
+	other := baselineOf(t, set, baselineNamespace, baselineNow().Add(time.Hour), podOf("name: a, namespace: shop", "bad/y"))
+	set = withBaselines(t, documents, baselineNow, old, other)
+	for image, want := range map[string][]policy.TriedException{
+		"bad/x": {
+			{Baseline: "gatehouse-system/old", Why: "it expired at 2026-11-28T11:00:00Z"},
+			{Baseline: "gatehouse-system/strict", Why: "it has no entry for this object with the values that the rule reads in it"},
+		},
+		"bad/y": nil,
+	} {
+		d := set.Decide(context.Background(), policy.Input{Request: review(t, podOf("name: a, namespace: shop", image)), Explain: true})
+		if got := d.Evaluations[0].Rules[0].Tried; !slices.Equal(got, want) {
+			t.Errorf("%s: got\n%q\nwant\n%q", image, got, want)
+		}
+	}
+}

@@ -299,7 +299,7 @@ func (f *finding) exceptContainers(t target, result *ruleResult, exceptions []*e
 	cannot := whyNoContainers(r, result)
 	explain := func(x *exception, why string) {
 		if r.decider.explain {
-			f.tried = append(f.tried, TriedException{x.title, why})
+			f.tried = append(f.tried, TriedException{Exception: x.title, Why: why})
 		}
 	}
 	add := func(to []*exception, x *exception) []*exception {

@@ -225,15 +225,16 @@ type Rule struct {
 	// Containers are the names of the containers that Exception exempts: the rule was evaluated again, and holds for the object without
 	// them.
 	Containers []string `json:"containers,omitempty"`
-	// Tried are exceptions from the rule that do not allow its violation.
+	// Tried are exceptions from the rule, and baselines with entries of it, that do not allow its violation.
 	Tried []TriedException `json:"tried,omitempty"`
 	Cost  int64            `json:"cost"`
 }
 
-// TriedException is an exception that does not hold.
+// TriedException is an exception, or a baseline, that does not hold.
 type TriedException struct {
-	// Exception is its namespace/name.
-	Exception string `json:"exception"`
+	// Exception is the namespace/name of an exception, and Baseline that of a baseline.
+	Exception string `json:"exception,omitempty"`
+	Baseline  string `json:"baseline,omitempty"`
 	// Why says, for people, why it does not: "it has expired".
 	Why string `json:"why"`
 }

@@ -79,7 +79,7 @@ func findException(t target, result *ruleResult, rule string) finding {
 		switch {
 		case why != isMet:
 			if t.request.decider.explain {
-				out.tried = append(out.tried, TriedException{x.title, x.describe(why, condition, t.request)})
+				out.tried = append(out.tried, TriedException{Exception: x.title, Why: x.describe(why, condition, t.request)})
 			}
 		case x.containers != nil:
 			ofContainers = append(ofContainers, x)

@@ -44,7 +44,7 @@ func judge(t target, result *ruleResult) (Violation, []TriedException) {
 	case t.policy.allowsExisting && existsWithout(t, result, &found):
 		v.Outcome, v.Exception = Existing, titlesOf(found.together)
 	default:
-		applyBaselines(t, result, &v)
+		found.tried = append(found.tried, applyBaselines(t, result, &v)...)
 	}
 	return v, found.tried
 }

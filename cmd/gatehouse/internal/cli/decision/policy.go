@@ -142,7 +142,11 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 			line("          evaluated again without the exempt containers, it passes: %s", cli.OneLine(diagnostic.QuotedList(r.Containers)))
 		}
 		for _, tried := range r.Tried {
-			line("          PolicyException %s does not apply: %s", strict.Printable(tried.Exception), cli.OneLine(tried.Why))
+			what := "PolicyException " + tried.Exception
+			if tried.Baseline != "" {
+				what = "PolicyBaseline " + tried.Baseline
+			}
+			line("          %s does not apply: %s", strict.Printable(what), cli.OneLine(tried.Why))
 		}
 		if r.Text != "" && (all || r.Outcome != policy.Passed) {
 			line("          %s", onOneLine(r.Text))
