@@ -216,12 +216,14 @@ func TestWhatIsActive(t *testing.T) {
 				got := clitest.Run(t.Context(), input, append([]string{command, "--kubeconfig", kubeconfig, "-o", output}, c.args...), commands()...)
 				if said := got.Out + got.Err; got.Code != want || !strings.Contains(said, says) {
 					t.Errorf("%s ends with %d, want %d and %q:\n%s", command, got.Code, want, says, said)
+				} else if n := strings.Count(said, "policies and webhooks that API servers read from files"); want != cli.ExitUnknown && n != 1 {
+					t.Errorf("%s says %d times that files of API servers are not considered:\n%s", command, n, said)
 				}
 			}
 			if c.shown == "" {
 				return
 			}
-			if page := consolePage(t, append([]string{"--kubeconfig", kubeconfig}, c.args...)); !strings.Contains(page, c.shown) {
+			if page := consolePage(t, append([]string{"--kubeconfig", kubeconfig}, c.args...)); !strings.Contains(page, c.shown) || !strings.Contains(page, "without policies in files of API servers") {
 				t.Errorf("the console does not show %q:\n%s", c.shown, page)
 			}
 		})

@@ -100,9 +100,12 @@ func (r *restarts) Injection(o audit.Object, profile string, state audit.Injecti
 		of.Controller = audit.Controller{GroupKind: o.GroupKind(), Name: o.Name}
 	}
 	if r.pods[of] == nil {
+		for _, text := range [...]*string{&of.namespace, &of.Group, &of.Kind, &of.Name} {
+			*text = strings.Clone(*text) // without keeping the text of the pod in memory
+		}
 		r.pods[of] = map[sidecarState]int64{}
 	}
-	r.pods[of][sidecarState{profile, state}]++
+	r.pods[of][sidecarState{strings.Clone(profile), state}]++
 }
 
 // restartable returns the kinds that kubectl rollout restart knows.
