@@ -170,6 +170,9 @@ func (f *drillFlags) run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
+	if f.readsFiles() && len(report.Subjects)+len(report.Unknown) == 0 {
+		return fmt.Errorf("there is no webhook configuration in %s (hint: %s)", where, f.helmWords())
+	}
 	report.Unknown = append(report.Unknown, unread...)
 	return f.write(s.Out, report, where)
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook"
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
@@ -43,7 +44,8 @@ type Place struct {
 type Cluster struct {
 	matching.Nothing
 
-	// Whole reports whether what was not added does not exist. A few files are not whole.
+	// Whole reports whether what was not added does not exist. A few files are not whole. It is set before the first object is added, and then
+	// objects are added in the order of Kinds: of what comes later, only what concerns those before is kept.
 	Whole bool
 	// Kubernetes is the minor version, as "1.37", "" for an unknown one.
 	Kubernetes string
@@ -59,6 +61,8 @@ type Cluster struct {
 	definitions map[string]*definition
 	apiServices []*apiService
 	workloads   map[string]*podGroup
+	// backends are the Services that must answer, and inNamespaces their namespaces.
+	backends, inNamespaces map[string]bool
 	// full are the kinds of which there were too many.
 	full map[string]bool
 }
@@ -90,6 +94,26 @@ func (g *podGroup) title() string {
 type definition struct {
 	object *unstructured.Unstructured
 	place  Place
+	// namespace and service name what converts between its versions, and service is "" if nothing does.
+	namespace, service string
+	port               int32
+	caBundle           string
+}
+
+// read reads what converts between the versions.
+func (d *definition) read() {
+	if strategy, _, _ := unstructured.NestedString(d.object.Object, "spec", "conversion", "strategy"); strategy != "Webhook" {
+		return
+	}
+	client, _, _ := unstructured.NestedMap(d.object.Object, "spec", "conversion", "webhook", "clientConfig")
+	service, _ := client["service"].(map[string]any)
+	d.namespace, _ = service["namespace"].(string)
+	d.service, _ = service["name"].(string)
+	d.caBundle, _ = client["caBundle"].(string)
+	d.port = 443
+	if given, ok := service["port"].(int64); ok && given > 0 && given < 1<<16 {
+		d.port = int32(given)
+	}
 }
 
 // apiService is an APIService that another server answers.
@@ -104,6 +128,7 @@ func NewCluster() *Cluster {
 	return &Cluster{
 		kinds: kinds(), budgets: map[string]*policyv1.PodDisruptionBudget{}, namespaces: map[string]*corev1.Namespace{}, services: map[string]*corev1.Service{}, slices: map[string][]*discoveryv1.EndpointSlice{},
 		definitions: map[string]*definition{}, workloads: map[string]*podGroup{}, full: map[string]bool{},
+		backends: map[string]bool{}, inNamespaces: map[string]bool{},
 	}
 }
 
@@ -137,10 +162,14 @@ func kinds() []kind {
 		})},
 		{discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "endpointslices", decoding(func(c *Cluster, k *kind, o *discoveryv1.EndpointSlice, _ Place) {
 			key := o.Namespace + "/" + o.Labels[discoveryv1.LabelServiceName]
-			put(c, k, c.slices, key, append(c.slices[key], o))
+			if !c.Whole || c.backends[key] {
+				put(c, k, c.slices, key, append(c.slices[key], o))
+			}
 		})},
 		{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), "poddisruptionbudgets", decoding(func(c *Cluster, k *kind, o *policyv1.PodDisruptionBudget, _ Place) {
-			put(c, k, c.budgets, o.Namespace+"/"+o.Name, o)
+			if !c.Whole || c.inNamespaces[o.Namespace] {
+				put(c, k, c.budgets, o.Namespace+"/"+o.Name, o)
+			}
 		})},
 		{apps.WithKind("Deployment"), "deployments", (*Cluster).addWorkload},
 		{apps.WithKind("StatefulSet"), "statefulsets", (*Cluster).addWorkload},
@@ -224,15 +253,38 @@ func put[V any](c *Cluster, k *kind, in map[string]V, key string, value V) {
 func (c *Cluster) addHook(k *kind, h *hook) {
 	if c.fits(k, len(c.hooks)) {
 		c.hooks = append(c.hooks, h)
+		if s, _ := h.service(); s != nil {
+			c.addBackend(s.Namespace, s.Name)
+		}
 	}
+}
+
+func (c *Cluster) addBackend(namespace, name string) {
+	c.backends[namespace+"/"+name], c.inNamespaces[namespace] = true, true
+}
+
+// needs reports whether a workload matters: it runs what must answer, or what a cluster needs to come back.
+func (c *Cluster) needs(g *podGroup) bool {
+	return !c.Whole || g.namespace == system || c.inNamespaces[g.namespace] || g.nodeRole() != "" || g.isCertManager()
 }
 
 func (c *Cluster) addDefinition(k *kind, text []byte, place Place) error {
 	o := new(unstructured.Unstructured)
-	if err := o.UnmarshalJSON(text); err != nil {
-		return err
+	if err := utiljson.Unmarshal(text, &o.Object); err != nil { // an item of a list has no kind
+		return fmt.Errorf("%s: %w", k.Kind, err)
 	}
-	put(c, k, c.definitions, o.GetName(), &definition{o, place})
+	versions, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "versions")
+	list, _ := versions.([]any)
+	for _, version := range list {
+		if fields, ok := version.(map[string]any); ok {
+			delete(fields, "schema") // which is most of it
+		}
+	}
+	d := &definition{object: o, place: place}
+	if d.read(); d.service != "" {
+		c.addBackend(d.namespace, d.service)
+	}
+	put(c, k, c.definitions, o.GetName(), d)
 	return nil
 }
 
@@ -251,21 +303,23 @@ func (c *Cluster) addAPIService(k *kind, text []byte, place Place) error {
 		return fmt.Errorf("APIService: %w", err)
 	}
 	if s := o.Spec.Service; s != nil && c.fits(k, len(c.apiServices)) {
+		c.addBackend(s.Namespace, s.Name)
 		c.apiServices = append(c.apiServices, &apiService{o.Metadata.Name, s.Namespace, s.Name, *cmp.Or(s.Port, new(int32(443))), place})
 	}
 	return nil
 }
 
-// group returns the group of that workload.
-func (c *Cluster) group(as *kind, namespace, kind, name string) *podGroup {
+// group returns the group of that workload, and one that is not kept if it does not matter.
+func (c *Cluster) group(as *kind, namespace, kind, name string, spec *corev1.PodSpec) *podGroup {
 	key := kind + "/" + namespace + "/" + name
-	if c.workloads[key] == nil {
-		if !c.fits(as, len(c.workloads)) {
-			return &podGroup{nodes: map[string]int{}}
-		}
-		c.workloads[key] = &podGroup{namespace: namespace, kind: kind, name: name, replicas: -1, nodes: map[string]int{}}
+	if known := c.workloads[key]; known != nil {
+		return known
 	}
-	return c.workloads[key]
+	g := &podGroup{namespace: namespace, kind: kind, name: name, replicas: -1, nodes: map[string]int{}, spec: *spec}
+	if c.needs(g) && c.fits(as, len(c.workloads)) {
+		c.workloads[key] = g
+	}
+	return g
 }
 
 // addWorkload adds a workload with its pod template.
@@ -280,9 +334,9 @@ func (c *Cluster) addWorkload(k *kind, text []byte, _ Place) error {
 	if err := json.Unmarshal(text, &o); err != nil {
 		return fmt.Errorf("%s: %w", k.Kind, err)
 	}
-	g := c.group(k, namespaceOf(&o.Metadata), k.Kind, o.Metadata.Name)
+	g := c.group(k, namespaceOf(&o.Metadata), k.Kind, o.Metadata.Name, &o.Spec.Template.Spec)
 	g.pod = workload.AppendPod(nil, rawjson.Value(text).Get("spec", "template"), g.namespace, g.name)
-	g.labels, g.spec = o.Spec.Template.Labels, o.Spec.Template.Spec
+	g.labels = o.Spec.Template.Labels
 	if k.Kind != "DaemonSet" {
 		g.replicas = *cmp.Or(o.Spec.Replicas, new(1))
 	}
@@ -304,7 +358,7 @@ func (c *Cluster) addPod(k *kind, o *corev1.Pod) {
 			owner, name = "static Pod", strings.TrimSuffix(o.Name, "-"+of.Name)
 		}
 	}
-	g := c.group(k, o.Namespace, owner, name)
+	g := c.group(k, o.Namespace, owner, name, &o.Spec)
 	g.pods++
 	g.first = cmp.Or(g.first, o.Name)
 	for _, condition := range o.Status.Conditions {
@@ -328,7 +382,7 @@ func (c *Cluster) addPod(k *kind, o *corev1.Pod) {
 	if err != nil {
 		return
 	}
-	g.pod, g.labels, g.spec = text, o.Labels, o.Spec
+	g.pod, g.labels = text, o.Labels
 }
 
 // Namespace implements matching.Objects.

@@ -91,7 +91,11 @@ func (h *hook) sent() string {
 		}
 		names = append(names, strings.Join(operations, ",")+" "+describeSome(resources, len(r.APIGroups)*len(r.Resources)))
 	}
-	return describeSome(names, len(rules))
+	text := strings.Join(names, "; ")
+	if more := len(rules) - len(names); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
 }
 
 // maxOperations is how many operations there are.

@@ -17,7 +17,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -242,25 +241,14 @@ func checkCAs(s *Subject, bundle []byte, now time.Time) (*x509.CertPool, bool) {
 
 // checkConversion adds a definition that needs a conversion webhook.
 func (d *Drill) checkConversion(name string, of *definition, o *Options) {
-	strategy, _, _ := unstructured.NestedString(of.object.Object, "spec", "conversion", "strategy")
-	client, _, _ := unstructured.NestedMap(of.object.Object, "spec", "conversion", "webhook", "clientConfig")
-	service, _ := client["service"].(map[string]any)
-	namespace, _ := service["namespace"].(string)
-	serviceName, _ := service["name"].(string)
-	if strategy != "Webhook" || serviceName == "" {
+	if of.service == "" {
 		return
 	}
-	port := int32(443)
-	if given, ok := service["port"].(int64); ok && given > 0 && given < 1<<16 {
-		port = int32(given)
-	}
-	s := d.addSubject("CustomResourceDefinition/"+name, namespace+"/"+serviceName, of.place)
+	s := d.addSubject("CustomResourceDefinition/"+name, of.namespace+"/"+of.service, of.place)
 	s.add(Conversion, nil, "%s converts between the versions of %s", s.Backend, name)
-	d.checkService(s, namespace, serviceName, port)
-	if bundle, _ := client["caBundle"].(string); bundle != "" {
-		if text, err := base64.StdEncoding.DecodeString(bundle); err == nil {
-			checkCAs(s, text, o.Now)
-		}
+	d.checkService(s, of.namespace, of.service, of.port)
+	if text, err := base64.StdEncoding.DecodeString(of.caBundle); err == nil && len(text) > 0 {
+		checkCAs(s, text, o.Now)
 	}
 }
 

@@ -104,6 +104,31 @@ func TestRisks(t *testing.T) {
 	}
 }
 
+// TestItems: the items of a list have no kind of their own.
+func TestItems(t *testing.T) {
+	t.Parallel()
+	c := NewCluster()
+	for resource, text := range map[string]string{
+		"customresourcedefinitions": `{"metadata": {"name": "things.example.org"}, "spec": {"versions": [{"name": "v1", "schema": {}}], "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"service": {"namespace": "guard", "name": "guard", "port": 8443}}}}}}`,
+		"services":                  `{"metadata": {"namespace": "guard", "name": "guard"}, "spec": {"ports": [{"port": 443}]}}`,
+		"apiservices":               `{"metadata": {"name": "v1.a"}, "spec": {"service": {"namespace": "guard", "name": "guard", "port": 443}}}`,
+	} {
+		if err := c.AddOf(resource, []byte(text), Place{}); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := codes(run(t, c)); got != "api-service conversion wrong-port" {
+		t.Errorf("got %q", got)
+	}
+	for _, resource := range []string{"customresourcedefinitions", "services", "apiservices", "deployments", "pods"} {
+		for _, bad := range []string{"", "[]", `"a"`} {
+			if c.AddOf(resource, []byte(bad), Place{}) == nil {
+				t.Errorf("%s: %q is an object", resource, bad)
+			}
+		}
+	}
+}
+
 // TestHandshake: what a pod serves is verified as the API server does.
 func TestHandshake(t *testing.T) {
 	t.Parallel()
