@@ -102,13 +102,14 @@ func TestDecide(t *testing.T) {
 			[]string{
 				"get pods web -n shop", "deletecollection pods -n shop", "create namespaces", "patch pods/status web -n shop", "update deployments.apps/scale web -n shop", "get /metrics", "post /anything", "head /logs/",
 				"get accesstokens.gatehouse.dev a", "list clusterroles.rbac.authorization.k8s.io", "create sidecarprofiles.gatehouse.dev",
-				"list mutatingwebhookconfigurations.admissionregistration.k8s.io", "get apiservices.apiregistration.k8s.io v1.example.org",
+				"list customresourcedefinitions.apiextensions.k8s.io", "get tokenrevocations.gatehouse.dev t", "list mutatingwebhookconfigurations.admissionregistration.k8s.io", "get apiservices.apiregistration.k8s.io v1.example.org",
 			},
 			[]string{
 				"impersonate users jane", "impersonate groups system:masters", "impersonate:user-info users jane", "impersonate serviceaccounts ci -n shop", "create serviceaccounts/token ci -n shop",
 				"escalate clusterroles.rbac.authorization.k8s.io admin", "bind clusterroles.rbac.authorization.k8s.io admin", "create clusterrolebindings.rbac.authorization.k8s.io", "update roles.rbac.authorization.k8s.io r -n shop",
 				"approve signers.certificates.k8s.io example.org/x", "create certificatesigningrequests.certificates.k8s.io", "update certificatesigningrequests.certificates.k8s.io/approval c",
-				"create accesstokens.gatehouse.dev", "patch accesstokens.gatehouse.dev a", "patch accesstokens.gatehouse.dev/status a", "create grants.gatehouse.dev", "grant groups.gatehouse.dev admins",
+				"create accesstokens.gatehouse.dev", "patch accesstokens.gatehouse.dev a", "patch accesstokens.gatehouse.dev/status a", "create grants.gatehouse.dev", "grant groups.gatehouse.dev admins", "delete tokenrevocations.gatehouse.dev t",
+				"patch customresourcedefinitions.apiextensions.k8s.io accesstokens.gatehouse.dev", "create customresourcedefinitions.apiextensions.k8s.io",
 				"create mutatingwebhookconfigurations.admissionregistration.k8s.io", "patch validatingwebhookconfigurations.admissionregistration.k8s.io w", "delete validatingadmissionpolicybindings.admissionregistration.k8s.io b",
 				"deletecollection validatingadmissionpolicies.admissionregistration.k8s.io", "create apiservices.apiregistration.k8s.io", "update apiservices.apiregistration.k8s.io v1.example.org", "patch apiservices.apiregistration.k8s.io/status v1.example.org",
 				"get secrets db -n shop", "list secrets", "create pods/exec web -n shop", "get pods/log web -n shop", "create pods/binding web -n shop", "use podsecuritypolicies.policy p", "* *", "* pods", "get *", "trace /x",

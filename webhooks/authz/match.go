@@ -86,9 +86,9 @@ func includesResource(resource string, a *authorizationv1.ResourceAttributes) bo
 	}
 }
 
-// mustBeNamed reports whether "*" does not stand for the resource of a request: secrets, and writes of what makes an identity, gives
-// it rights, or sends the requests of others to a server of one's own. A token could leave its scope with one of these. The tokens of
-// service accounts are a subresource.
+// mustBeNamed reports whether "*" does not stand for the resource of a request: secrets, and writes of what makes an identity or brings
+// a revoked one back, gives it rights, or sends the requests or objects of others to a server of one's own, as the conversion webhook
+// of a definition does. A token could leave its scope with one of these. The tokens of service accounts are a subresource.
 func mustBeNamed(a *authorizationv1.ResourceAttributes) bool {
 	switch a.Group {
 	case "":
@@ -97,8 +97,10 @@ func mustBeNamed(a *authorizationv1.ResourceAttributes) bool {
 		return !isRead(a.Verb)
 	case "certificates.k8s.io":
 		return !isRead(a.Verb) && a.Resource == "certificatesigningrequests"
+	case "apiextensions.k8s.io":
+		return !isRead(a.Verb) && a.Resource == "customresourcedefinitions"
 	case v1alpha1.GroupVersion.Group:
-		return !isRead(a.Verb) && (a.Resource == "accesstokens" || a.Resource == "grants")
+		return !isRead(a.Verb) && (a.Resource == "accesstokens" || a.Resource == "grants" || a.Resource == "tokenrevocations")
 	case all:
 		return true
 	default:
