@@ -348,11 +348,14 @@ func TestLoadErrors(t *testing.T) {
 				"a.yaml": strings.Replace(token, "expiresAt", "scope: null, expiresAt", 1),
 				"b.yaml": strings.Replace(strings.Replace(token, "{name: ci}", "{name: b}", 1), "expiresAt", "scope: {name: view, namespaces: }, expiresAt", 1),
 				"c.yaml": strings.Replace(strings.Replace(token, "{name: ci}", "{name: c}", 1), "expiresAt", "scope: {rules: [{verbs: [get], apiGroups: [apps], resources: [deployments], resourceNames: }]}, expiresAt", 1),
+				"d.yaml": strings.Replace(strings.Replace(token, "{name: ci}", "{name: d}", 1), "expiresAt", "scope: {rules: [{verbs: [get], apiGroups: [apps], resources: [deployments], namespaces: []}], namespaces: []}, expiresAt", 1),
 			},
 			[]string{
 				`a.yaml: AccessToken/ci: spec.scope: is null, which narrows nothing (hint: leave the field out if that is meant)`,
 				`b.yaml: AccessToken/b: spec.scope.namespaces: is null, which narrows nothing (hint: leave the field out if that is meant)`,
 				`c.yaml: AccessToken/c: spec.scope.rules[0].resourceNames: is null, which narrows nothing (hint: leave the field out if that is meant)`,
+				`d.yaml: AccessToken/d: spec.scope.namespaces: is an empty list, which narrows nothing (hint: leave the field out if that is meant)`,
+				`d.yaml: AccessToken/d: spec.scope.rules[0].namespaces: is an empty list, which narrows nothing (hint: leave the field out if that is meant)`,
 			},
 		},
 		"duplicate keys in YAML": {

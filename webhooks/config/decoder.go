@@ -465,13 +465,13 @@ func (o *object) decodeInto(into any) bool {
 	return len(strictErrs) == 0
 }
 
-// isBound reports whether a member bounds what a token may do.
+// isBound reports whether a member bounds what a token may do: without it, the token may do more.
 func isBound(of reflect.Type, member string) bool {
 	switch of {
 	case reflect.TypeFor[v1alpha1.AccessTokenSpec]():
 		return member == "scope"
 	case reflect.TypeFor[v1alpha1.TokenScope](), reflect.TypeFor[v1alpha1.ScopeRule]():
-		return true
+		return member == "namespaces" || member == "resourceNames"
 	default:
 		return false
 	}

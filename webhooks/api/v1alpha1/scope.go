@@ -32,9 +32,10 @@ type TokenScope struct {
 	// +kubebuilder:validation:MaxItems=32
 	Rules []ScopeRule `json:"rules,omitempty"`
 	// Namespaces narrow the scope further: to resources in one of these namespaces. Resources without a namespace,
-	// requests across all namespaces, and URLs that are no resources are outside of it then. Empty narrows nothing.
+	// requests across all namespaces, and URLs that are no resources are outside of it then. Without the field, all are inside.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
@@ -69,26 +70,29 @@ type ScopeRule struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	APIGroups []string `json:"apiGroups,omitempty"`
 	// Resources are resources, "pods", and subresources, "pods/exec": a rule about pods is not about pods/exec. "*" stands for all
-	// resources, but not for subresources, nor for secrets, nor for writing accesstokens, grants, certificatesigningrequests, what
-	// grants roles, and what registers webhooks, admission policies and API services. "*/status" and "*/scale" are allowed too.
+	// resources, but not for subresources, nor for secrets, nor for writing accesstokens, grants, tokenrevocations,
+	// certificatesigningrequests, customresourcedefinitions, what grants roles, and what registers webhooks, admission policies and
+	// API services. "*/status" and "*/scale" are allowed too.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=127
 	Resources []string `json:"resources,omitempty"`
-	// ResourceNames are names of objects. Empty allows all. With names, requests without one are outside of the rule: create, and list, watch and
+	// ResourceNames are names of objects. Without the field, all are allowed. With names, requests without one are outside of the rule: create, and list, watch and
 	// deletecollection without the field selector metadata.name.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	ResourceNames []string `json:"resourceNames,omitempty"`
-	// Namespaces are the namespaces of the resources. Empty is all, and resources without a namespace. With
-	// namespaces, requests across all namespaces are outside of the rule.
+	// Namespaces are the namespaces of the resources. Without the field, the rule is about all, and about resources without a
+	// namespace. With namespaces, requests across all namespaces are outside of the rule.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63

@@ -45,8 +45,8 @@ type Options struct {
 	// Placeholder reports whether a string stands for a value that is known later. It may
 	// replace any value but a mapping or a list. It may be nil.
 	Placeholder func(text string) bool
-	// NotNull reports whether a member of a struct must not be null, which is its absence, because that allows more than any value. A
-	// template whose value is missing writes null. It may be nil.
+	// NotNull reports whether a member of a struct must be neither null nor an empty list, which both are its absence, because that allows
+	// more than any value. A template whose value is missing writes one of them. It may be nil.
 	NotNull func(of reflect.Type, member string) bool
 }
 
@@ -283,9 +283,16 @@ func (c *check) members(t reflect.Type, object map[string]any, path string) {
 	fields := c.fields.of(t)
 	for _, key := range sortedKeys(object) {
 		field, known := fields[key]
-		if known && object[key] == nil && c.NotNull != nil && c.NotNull(t, key) {
-			c.report(Member(path, key), "is null, which narrows nothing", "leave the field out if that is meant")
-			continue
+		if known && c.NotNull != nil && c.NotNull(t, key) {
+			list, isList := object[key].([]any)
+			if isEmpty := isList && len(list) == 0; isEmpty || object[key] == nil {
+				what := "null"
+				if isEmpty {
+					what = "an empty list"
+				}
+				c.report(Member(path, key), "is "+what+", which narrows nothing", "leave the field out if that is meant")
+				continue
+			}
 		}
 		if known {
 			c.value(field, object[key], Member(path, key))
