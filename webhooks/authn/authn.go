@@ -122,6 +122,8 @@ type Set struct {
 	// withdrawn are the ids of access tokens that were removed after Compile.
 	withdrawn map[string]struct{}
 	grants    grants
+	// pastGrants is how many valid Grants are not among them because they have ended.
+	pastGrants int
 	// withdrawnGrants are the names of Grants that were removed after Compile.
 	withdrawnGrants map[string]struct{}
 	// now is set if there are grants.

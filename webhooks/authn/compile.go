@@ -67,7 +67,7 @@ func Compile(spec Spec) (*Set, error) {
 		set.backends = append(set.backends, backend{JWTs, jwt.Shaped, set.issuers.authenticate})
 	}
 
-	set.grants, problems = compileGrants(&spec)
+	set.grants, set.pastGrants, problems = compileGrants(&spec)
 	found = append(found, problems...)
 	for i := range spec.Revocations {
 		one := &spec.Revocations[i]

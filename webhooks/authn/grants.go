@@ -41,8 +41,8 @@ func (g *ActiveGrant) Left(now time.Time) string {
 }
 
 const (
-	// maxGrantsOfUser bounds the Grants of one user that have not ended, because each review of the user reads
-	// all of them.
+	// maxGrantsOfUser bounds the Grants of one user that have not ended, and those that have, because each review of the user
+	// reads all of them.
 	maxGrantsOfUser = 100
 	// maxGrantBytesOfUser bounds the groups and names of these Grants, because each answer and each audit event of
 	// the user may have all of them.
@@ -65,7 +65,7 @@ func (c *Configuration) RetainGrants() time.Duration {
 }
 
 // grants are the valid Grants by the name of the user, in the order of their names. A review looks up one
-// user, however many Grants there are.
+// user, however many Grants there are. A user has at most maxGrantsOfUser that have not ended, and as many that have.
 type grants map[string][]grant
 
 // grant is a compiled Grant. It gives its groups from one time to another, which is not included.
@@ -138,10 +138,11 @@ func (s *Set) addGrants(v verdict, e *explanation) verdict {
 	return v
 }
 
-// compileGrants checks the Grants and compiles the valid ones. It keeps copies.
-func compileGrants(spec *Spec) (grants, diagnostic.List) {
+// compileGrants checks the Grants and compiles the valid ones. It keeps copies. It also returns how many it leaves out because they
+// have ended.
+func compileGrants(spec *Spec) (compiled grants, past int, found diagnostic.List) {
 	if len(spec.Grants) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
 	c := grantChecker{now: spec.Now(), names: make(map[string]*Grant, len(spec.Grants))}
 	if spec.Configuration != nil {
@@ -163,7 +164,7 @@ func compileGrants(spec *Spec) (grants, diagnostic.List) {
 			valid[g.Spec.Subject.User] = append(valid[g.Spec.Subject.User], g)
 		}
 	}
-	compiled := make(grants, len(valid))
+	compiled = make(grants, len(valid))
 	for user, of := range valid {
 		for _, g := range c.bound(of) {
 			compiled[user] = append(compiled[user], grant{
@@ -172,7 +173,7 @@ func compileGrants(spec *Spec) (grants, diagnostic.List) {
 		}
 		slices.SortFunc(compiled[user], func(a, b grant) int { return cmp.Compare(a.Name, b.Name) })
 	}
-	return compiled, c.found
+	return compiled, c.past, c.found
 }
 
 // grantChecker checks Grants, each by itself and against those before it.
@@ -181,6 +182,8 @@ type grantChecker struct {
 
 	now   time.Time
 	names map[string]*Grant
+	// past is how many bound has left out because they have ended.
+	past  int
 	found diagnostic.List
 }
 
@@ -196,12 +199,16 @@ func (c *grantChecker) ended(g *Grant) bool { return !c.now.Before(g.Spec.Expire
 
 // bound returns the Grants of one user, which are valid and in the order of their age, without those beyond the bounds.
 // Grantors take turns, so that nobody can use up what others may give: the oldest Grant of each, then the second of each,
-// and so on. Documents, whose grantedBy nobody has verified, go before all turns.
+// and so on. Documents, whose grantedBy nobody has verified, go before all turns. Of those that have ended, the youngest are left: they
+// are for explanations, and for a clock that is set back.
 func (c *grantChecker) bound(of []*Grant) []*Grant {
 	turns := make(map[*Grant]int, len(of))
 	last := map[string]int{} // by grantor
+	ended := 0
 	for _, g := range of {
-		if g.Source == clusterSource && !c.ended(g) {
+		if c.ended(g) {
+			ended++
+		} else if g.Source == clusterSource {
 			last[g.Spec.GrantedBy]++
 			turns[g] = last[g.Spec.GrantedBy]
 		}
@@ -211,7 +218,11 @@ func (c *grantChecker) bound(of []*Grant) []*Grant {
 	count, size := 0, 0
 	for _, g := range of {
 		if c.ended(g) {
-			kept = append(kept, g)
+			if ended--; ended < maxGrantsOfUser {
+				kept = append(kept, g)
+			} else {
+				c.past++
+			}
 			continue
 		}
 		bytes := len(g.Name)
@@ -312,5 +323,6 @@ func (s *Set) GrantPhases(now time.Time) map[v1alpha1.GrantPhase]int {
 			n[of[i].phase(now)]++
 		}
 	}
+	n[v1alpha1.GrantExpired] += s.pastGrants
 	return n
 }

@@ -417,3 +417,35 @@ func BenchmarkGrants(b *testing.B) {
 	b.ReportMetric(float64(fastest[2])/float64(fastest[0]), "own/none")
 	b.ReportMetric(float64(fastest[0].Nanoseconds())/reviews, "ns/review")
 }
+
+// TestPastGrants: of the Grants that have ended, a review of their user reads a bounded number, and all are counted.
+func TestPastGrants(t *testing.T) {
+	t.Parallel()
+	const many, most = 1000, 100
+	spec := authn.Spec{Now: atNoon}
+	for i := range many {
+		spec.Grants = append(spec.Grants, newGrant(fmt.Sprintf("g%04d", i), func(g *authn.Grant) {
+			g.Source, g.CreationTimestamp = "cluster", metav1.NewTime(noon.Add(time.Duration(i-2*many)*time.Second))
+			g.Spec.ExpiresAt = metav1.NewTime(noon)
+		}))
+	}
+	token, document := issue("ci", 1)
+	spec.Tokens, spec.Grants = []authn.Token{document}, append(spec.Grants, newGrant("now"))
+	set, err := authn.Compile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read []string
+	d := set.Decide(t.Context(), authn.Input{Token: token, Explain: true})
+	for _, step := range d.Steps {
+		if step.Name == "grant" {
+			read = append(read, step.Found)
+		}
+	}
+	if len(read) != most+1 || !strings.HasPrefix(read[0], `"g0900" ended at`) || len(d.Grants) != 1 {
+		t.Errorf("%d Grants are read, the first of them as %q, and %d give groups", len(read), read[0], len(d.Grants))
+	}
+	if n := set.GrantPhases(noon)[v1alpha1.GrantExpired]; n != many {
+		t.Errorf("%d have ended, want %d", n, many)
+	}
+}
