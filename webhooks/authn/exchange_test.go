@@ -105,11 +105,11 @@ func TestExchangeRefused(t *testing.T) {
 		reason       authn.Reason
 		says         string
 	}{
-		"wider: a session with a scope":         {token: session, scope: "edit", reason: authn.ReasonInput},
-		"the same: a session with a scope":      {token: session, scope: "view", reason: authn.ReasonInput},
-		"wider: a session to one without":       {token: session, reason: authn.ReasonInput},
+		"wider: a session with a scope":         {token: session, scope: "edit", reason: authn.ReasonInput, says: "is exchanged again in place of a renewal"},
+		"the same: a session with a scope":      {token: session, scope: "view", reason: authn.ReasonInput, says: "is exchanged again in place of a renewal"},
+		"wider: a session to one without":       {token: session, reason: authn.ReasonInput, says: "is exchanged again in place of a renewal"},
 		"beside a directory, too":               {token: session, scope: "edit", prepare: func(g *gate) { g.spec.Directories = newGate().spec.Directories }, reason: authn.ReasonInput, says: "is exchanged again in place of a renewal"},
-		"an access token with a scope":          {token: access, scope: "edit", reason: authn.ReasonInput},
+		"an access token with a scope":          {token: access, scope: "edit", reason: authn.ReasonInput, says: "is set when it is issued"},
 		"a JWT without a scope":                 {token: good, reason: authn.ReasonInput, says: "only for a token with a scope"},
 		"expired":                               {token: s.sign(t, map[string]any{"exp": noon.Unix() - 1}), scope: "view", reason: authn.ReasonExpired},
 		"wrong audience":                        {token: s.sign(t, map[string]any{"aud": "vault"}), scope: "view", reason: authn.ReasonAudience},

@@ -54,13 +54,13 @@ func (s *Set) Login(ctx context.Context, req LoginRequest) LoginDecision {
 		}
 	case jwt.Shaped(req.Token):
 		return s.exchange(ctx, req)
+	case req.Token != "" && s.logins != nil:
+		return s.renew(ctx, req)
 	case s.logins == nil || len(s.logins.directories) == 0:
 		return LoginDecision{
 			Outcome: No, Reason: ReasonInput,
 			Message: "logins with a password are not configured on this server (hint: log in at your identity provider, with --issuer)",
 		}
-	case req.Token != "":
-		return s.renew(ctx, req)
 	default:
 		return s.login(ctx, req)
 	}
@@ -121,7 +121,7 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	l := s.logins
 	d := LoginDecision{Outcome: No, Reason: ReasonInput}
 	if !isLoginToken(req.Token) {
-		d.Message = "neither a login token, which can be renewed, nor a JWT, which can be exchanged"
+		d.Message = "this is neither a login token, which can be renewed, nor a JWT, which can be exchanged (hint: log in; the scope of an access token is set when it is issued)"
 		return d
 	}
 	claims, v := l.tokens.verify(req.Token)

@@ -300,7 +300,7 @@ func TestWhoami(t *testing.T) {
 		{
 			"nothing of the configuration for a forged one",
 			authn.Decision{Outcome: authn.No, Reason: authn.ReasonAudience, Backend: authn.JWTs, Detail: "must be for kubernetes-prod"},
-			login.Answer{Outcome: "no", Reason: "audience", Backend: "jwt", Message: "the token is for other audiences than the requested ones"},
+			login.Answer{Outcome: "no", Reason: "audience", Backend: "jwt", Message: "the token is for other audiences than the requested ones (hint: log in with the client ID that the administrator names, or ask for another token)"},
 			review.Denied,
 		},
 		{

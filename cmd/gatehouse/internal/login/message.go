@@ -19,7 +19,7 @@ func sentence(r authn.Reason) string {
 	case authn.ReasonExpired:
 		return "the token has expired (hint: log in again, or ask for a new one)"
 	case authn.ReasonAudience:
-		return "the token is for other audiences than the requested ones"
+		return "the token is for other audiences than the requested ones (hint: log in with the client ID that the administrator names, or ask for another token)"
 	case authn.ReasonGuard:
 		return "the token has a name or group that is reserved for Kubernetes or that the configuration rejects (hint: ask the administrator)"
 	case authn.ReasonRevoked:
@@ -29,7 +29,7 @@ func sentence(r authn.Reason) string {
 	case authn.ReasonSignature:
 		return "the signature is invalid: the token is damaged or forged (hint: log in again)"
 	case authn.ReasonAlgorithm:
-		return "the token is signed with an algorithm that is not accepted"
+		return "the token is signed with an algorithm that is not accepted (hint: ask the administrator)"
 	case authn.ReasonNotYetValid:
 		return "the token is not valid yet (hint: check the clocks)"
 	case authn.ReasonClaims:
