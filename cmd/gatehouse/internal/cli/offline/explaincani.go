@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
@@ -90,6 +91,9 @@ func parseAccess(text string) (*authorizationv1.SubjectAccessReviewSpec, error) 
 	if len(words) < 2 { //nolint:mnd // a verb and what it is about
 		return nil, wrong("needs a verb and a resource or a path")
 	}
+	if lower := strings.ToLower(words[0]); lower != words[0] {
+		return nil, wrong("a verb has lower-case letters: %q", lower)
+	}
 	if strings.HasPrefix(words[1], "/") {
 		if len(words) > 2 { //nolint:mnd // a verb and a path
 			return nil, wrong("%q: a path stands alone", words[2])
@@ -97,10 +101,18 @@ func parseAccess(text string) (*authorizationv1.SubjectAccessReviewSpec, error) 
 		return &authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: words[0], Path: words[1]}}, nil
 	}
 	a := &authorizationv1.ResourceAttributes{Verb: words[0]}
-	resource, sub, _ := strings.Cut(words[1], "/")
+	resource, sub, withSub := strings.Cut(words[1], "/")
 	a.Subresource = sub
 	var withGroup bool
-	if a.Resource, a.Group, withGroup = strings.Cut(resource, "."); !withGroup {
+	a.Resource, a.Group, withGroup = strings.Cut(resource, ".")
+	switch {
+	case strings.ToLower(words[1]) != words[1]:
+		return nil, wrong("a resource has lower-case letters: %q", strings.ToLower(words[1]))
+	case withSub && sub == "":
+		return nil, wrong("%q lacks the subresource", words[1])
+	case withGroup && len(validation.IsDNS1123Subdomain(a.Group)) > 0:
+		return nil, wrong("%q is not an API group", a.Group)
+	case !withGroup:
 		var err error
 		if a.Group, err = groupOf(a.Resource); err != nil {
 			return nil, wrong("%s", err)
@@ -121,18 +133,24 @@ func parseAccess(text string) (*authorizationv1.SubjectAccessReviewSpec, error) 
 			a.Name, rest = rest[0], rest[1:]
 		}
 	}
+	if a.Group == "" && a.Resource == "namespaces" && a.Name != "" {
+		a.Namespace = a.Name // as the API server reads it from the path
+	}
 	return &authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: a}, nil
 }
 
 // groupOf returns the group of a resource of Kubernetes. One that is in several groups, or unknown, needs its group.
 func groupOf(resource string) (string, error) {
 	const gone = "extensions"
-	groups := slices.DeleteFunc(request.NewResources(nil).Groups(resource), func(group string) bool { return group == gone })
+	known := request.NewResources(nil)
+	groups := slices.DeleteFunc(known.Groups(resource), func(group string) bool { return group == gone })
 	switch {
 	case slices.Contains(groups, ""):
 		return "", nil
 	case len(groups) == 1:
 		return groups[0], nil
+	case len(groups) == 0 && len(known.Groups(resource+"s")) > 0:
+		return "", fmt.Errorf("%q is not a resource: did you mean %q?", resource, resource+"s")
 	default:
 		return "", fmt.Errorf("%q needs its group, as in %s.%s", resource, resource, append(groups, "example.org")[0])
 	}
