@@ -267,7 +267,8 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 	r := newLintReport(loaded.Config, loaded.Found, f.config, func() error { return scopesEnforced(ctx, source.Access) })
 	r.where = f.cluster.Describe(f.config)
 	r.inactive = errors.Join(source.Unread(loaded)...)
-	if r.inactive == nil && !f.allowEmpty {
+	// What is active in a cluster may be logins alone, as what is in a directory.
+	if r.inactive == nil && !f.allowEmpty && !configures(loaded.Config) {
 		r.inactive = source.CheckDeciding(loaded)
 	}
 	return r, nil
@@ -310,11 +311,15 @@ func (f *lintFlags) write(to io.Writer, r *lintReport) error {
 	return r.inactive
 }
 
+// configures reports whether a configuration is of use without policies and profiles: for logins, or for what custom resources do.
+func configures(c *config.Config) bool {
+	a, p := &c.Authn, &c.Policy
+	return len(a.Tokens)+len(a.Revocations)+len(a.Grants)+len(a.Issuers)+len(a.Directories)+len(p.Exceptions) > 0 || a.Configuration != nil || p.Configuration != nil
+}
+
 // checkActive returns an error if a configuration has nothing that is active.
 func (f *lintFlags) checkActive(c *config.Config, dir string) error {
-	// A directory may configure logins, or what custom resources do.
-	a, p := &c.Authn, &c.Policy
-	if f.allowEmpty || len(a.Tokens)+len(a.Revocations)+len(a.Issuers)+len(a.Directories)+len(p.Exceptions) > 0 || a.Configuration != nil || p.Configuration != nil {
+	if f.allowEmpty || configures(c) {
 		return nil
 	}
 	return checkActive(c, dir, "gatehouse check judges manifests")
