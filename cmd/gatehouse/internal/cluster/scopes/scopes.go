@@ -93,7 +93,7 @@ func ask(ctx context.Context, client authorizationv1client.SubjectAccessReviewIn
 		return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("cannot ask the API server whether it enforces the scopes of tokens: %w (hint: bind the ServiceAccount to the ClusterRole system:auth-delegator)", err)
 	}
 	if err != nil {
-		return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("cannot ask the API server whether it enforces the scopes of tokens: %w", err)
+		return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("cannot ask the API server whether it enforces the scopes of tokens: %w", cmp.Or(apierr.Unreached(err), err))
 	}
 	return answer.Status, nil
 }

@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -52,7 +54,7 @@ func (c *Cluster) CreateGrant(ctx context.Context, grant *v1alpha1.Grant) (strin
 	review := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}}
 	answer, err := c.myself.Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return place, fmt.Errorf("the API server does not say who you are: %s", singleLine(err.Error()))
+		return place, fmt.Errorf("the API server does not say who you are: %s", singleLine(cmp.Or(apierr.Unreached(err), err).Error()))
 	}
 	if grant.Spec.GrantedBy, _, _ = unstructured.NestedString(answer.Object, "status", "userInfo", "username"); grant.Spec.GrantedBy == "" {
 		return place, errors.New("the API server does not say who you are: its SelfSubjectReview has no user name")
