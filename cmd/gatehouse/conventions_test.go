@@ -41,6 +41,9 @@ func TestConventions(t *testing.T) {
 			if want := map[string]string{"config": "c", "namespace": "n", "yes": "y", "output": "o", "filename": "f"}[flag.Name]; want != "" && flag.Shorthand != want {
 				problem("--%s has no -%s", flag.Name, want)
 			}
+			if flag.DefValue == "[]" {
+				problem("--%s shows the default []", flag.Name)
+			}
 			switch {
 			case flag.Name == "config":
 				if err := flag.Value.Set("a"); err != nil || flag.Value.Set("b") == nil {

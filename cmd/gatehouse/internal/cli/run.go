@@ -158,6 +158,9 @@ func adaptFlags(cmd *cobra.Command) {
 		case flag.Value.Type() == "duration":
 			adaptDurationFlag(flag)
 		}
+		if flag.DefValue == "[]" {
+			flag.DefValue = "" // help shows none
+		}
 	})
 	for _, sub := range cmd.Commands() {
 		adaptFlags(sub)
