@@ -241,7 +241,10 @@ func TestMutatingPoliciesOfACluster(t *testing.T) {
 			`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: ` + name + `}, spec: {policyName: ` + name + `}}`,
 		}
 	}
-	both := append(policy("blue", "blue"), policy("green", "green")...)
+	both, files := append(policy("blue", "blue"), policy("green", "green")...), t.TempDir()
+	if err := os.WriteFile(filepath.Join(files, "a.yaml"), []byte(strings.Join(policy("green.static.k8s.io", "green"), "\n---\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		objects []string
 		args    []string
@@ -250,6 +253,7 @@ func TestMutatingPoliciesOfACluster(t *testing.T) {
 	}{
 		"they change it":         {policy("blue", "blue"), []string{"check"}, cli.ExitYes, "1 admitted"},
 		"the order matters":      {both, []string{"check"}, cli.ExitUnknown, `MutatingAdmissionPolicy "blue" and "green" give different results in different orders at /metadata/labels/team`},
+		"the order of files":     {policy("blue", "blue"), []string{"check", "--with", files}, cli.ExitUnknown, `MutatingAdmissionPolicy "blue" and "green.static.k8s.io" give different results in different orders`},
 		"what they make of it":   {policy("blue", "blue"), []string{"mutate"}, cli.ExitYes, "team: blue"},
 		"what depends on orders": {both, []string{"mutate"}, cli.ExitUnknown, "it depends on the order, which the API server does not define"},
 	} {

@@ -16,6 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	static "k8s.io/apiserver/pkg/admission/plugin/manifest"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
@@ -222,9 +223,9 @@ func (in *input) withDefinitions(crds []*unstructured.Unstructured) *webhooks.Sn
 	return &with
 }
 
-// isOfAPIServer reports whether the API server of the cluster runs a mutating policy itself.
+// isOfAPIServer reports whether the API server of the cluster runs a mutating policy itself, from the cluster or from its files.
 func (in *input) isOfAPIServer(policy string) bool {
-	return slices.ContainsFunc(in.config.Mutation.Policies, func(p mutation.Policy) bool { return p.Name == policy && p.Source == config.ClusterSource })
+	return strings.HasSuffix(policy, static.StaticConfigSuffix) || slices.ContainsFunc(in.config.Mutation.Policies, func(p mutation.Policy) bool { return p.Name == policy && p.Source == config.ClusterSource })
 }
 
 func crdKind() schema.GroupVersionKind {
