@@ -3,12 +3,14 @@ package offline
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
@@ -28,6 +31,8 @@ type convertFlags struct {
 	output, directory string
 	partial           bool
 	actions           []string
+	// unread are documents that cannot be read.
+	unread []convert.Problem
 }
 
 // NewConvertCommand returns the command "gatehouse convert".
@@ -47,10 +52,16 @@ MutatingAdmissionPolicy, and every policy that convert writes compiles.
 Convert leaves nothing out silently. For each rule, standard error says whether it
 was converted, where the policy differs, and what has no translation, with its line
 and what to write instead. With -o dir it writes a file for each policy and its test
-into --directory; -o table and -o json print the report alone.
+into --directory, and lints them; -o table and -o json print the report alone.
+
+A policy that occurs twice is written once. Of different policies with one name, all
+but the first get a part of their path in their names; bindings and the exceptions and
+tests that are nearest to them follow. A document of a directory that cannot be read
+is named, and the others are converted: for a Helm chart, pipe what helm template
+renders to, and for a kustomization, use -k.
 
 Exit codes: 0 everything was converted, with differences or without; 1 something was
-not; 2 wrong usage, or something cannot be read.`,
+not, or lint finds an error; 2 wrong usage, or a file that you name cannot be read.`,
 		Example: `  # what would become of these policies?
   gatehouse convert policies/ -o table
 
@@ -120,70 +131,76 @@ func (f *convertFlags) convert(ctx context.Context, s cli.Streams, options conve
 		}
 		return manifest.Read(name, text, workloads), nil
 	}
-	objects, err := f.objects(ctx, s, workloads, &options)
+	objects, unnamed, err := f.objects(ctx, s, workloads, &options)
 	if err != nil {
 		return err
 	}
 	out := convert.Convert(objects, options)
-	if len(out.Results) == 0 {
-		return errors.New("there is no policy, constraint template, exception or test of Kyverno or Gatekeeper here (hint: gatehouse lint checks other policies)")
+	if len(out.Results)+len(f.unread) == 0 {
+		return cmp.Or(unnamed, errors.New("there is no policy, constraint template, exception or test of Kyverno or Gatekeeper here (hint: gatehouse lint checks other policies)"))
 	}
 	f.writeSkipped(s.Err)
-	if err := f.write(s, out); err != nil {
-		return err
+	found, err := f.write(s, out)
+	switch {
+	case err != nil || unnamed != nil:
+		return cmp.Or(err, unnamed)
+	case found || len(f.unread) > 0 || slices.ContainsFunc(out.Results, func(r convert.Result) bool { return len(r.Problems) > 0 }):
+		return cli.Exit(cli.ExitNo)
+	default:
+		return nil
 	}
-	if slices.ContainsFunc(out.Results, func(r convert.Result) bool { return r.Status == convert.Not }) {
-		return &cli.ExitError{Code: cli.ExitNo}
-	}
-	return nil
 }
 
-// objects returns what is to be converted, and sets the kinds of the options to those of the cluster.
-func (f *convertFlags) objects(ctx context.Context, s cli.Streams, workloads *manifest.Workloads, options *convert.Options) ([]*manifest.Object, error) {
-	var read []*manifest.Object
+// objects returns what is to be converted, and sets the kinds of the options to those of the cluster. unnamed is about files that the
+// command names and that cannot be read.
+func (f *convertFlags) objects(ctx context.Context, s cli.Streams, workloads *manifest.Workloads, options *convert.Options) (objects []*manifest.Object, unnamed, err error) {
+	var sources []source
 	if f.cluster.Given() {
-		access, err := f.cluster.Connect("name files")
-		if err != nil {
-			return nil, err
+		access, failed := f.cluster.Connect("name files")
+		if failed == nil {
+			objects, options.Kinds, failed = readCluster(ctx, access, workloads)
 		}
-		if read, options.Kinds, err = readCluster(ctx, access, workloads); err != nil {
-			return nil, err
-		}
-	} else {
-		f.lenient = true
-		sources, err := f.read(s.In)
-		if err != nil {
-			return nil, err
-		}
-		for _, source := range sources {
-			read = append(read, source.Objects...)
-		}
+		return objects, nil, failed
 	}
-	var objects []*manifest.Object
-	var unreadable []error
-	for _, o := range read {
-		if o.Unreadable != nil {
-			unreadable = append(unreadable, fmt.Errorf("%s:%d: %s", cli.OneLine(o.File), o.Line(), cli.OneLine(o.Unreadable.Text())))
+	f.lenient = true
+	f.keep = func(o *manifest.Object) bool {
+		return convert.IsTest(o) || o.Unreadable != nil && filepath.Ext(o.File) != ".json" // some programs read JSON with comments
+	}
+	sources, unnamed = f.read(s.In)
+	for _, source := range sources {
+		readable := len(source.Objects) == 0
+		chart := chartOf(source.Name)
+		if at := bytes.Index(source.text, []byte("{{")); chart != "" && at >= 0 { // what can be read of it says something else when it is rendered
+			f.unread = append(f.unread, convert.Problem{
+				Construct: "a template of a Helm chart", File: source.Name, Line: 1 + bytes.Count(source.text[:at], []byte("\n")), Instead: f.helmWords(shell.Quote(chart)),
+			})
 			continue
 		}
-		objects = append(objects, o)
+		for _, o := range source.Objects {
+			if o.Unreadable == nil {
+				objects, readable = append(objects, o), true
+				continue
+			}
+			f.unread = append(f.unread, convert.Problem{Construct: o.Unreadable.Message, File: o.File, Line: cmp.Or(o.Unreadable.Line, o.Line()), Instead: o.Unreadable.Hint})
+		}
+		if !readable && (source.path == "" || slices.ContainsFunc(f.files, func(name string) bool { return filepath.Clean(name) == source.path })) {
+			unnamed = errors.Join(unnamed, fmt.Errorf("%s: cannot be read", cli.OneLine(source.Name)))
+		}
 	}
-	return objects, errors.Join(unreadable...)
+	return objects, unnamed, nil
 }
 
-// write writes the documents and the report.
-func (f *convertFlags) write(s cli.Streams, out *convert.Output) error {
+// write writes the documents and the report. It reports whether lint finds an error in the documents.
+func (f *convertFlags) write(s cli.Streams, out *convert.Output) (bool, error) {
+	report := f.report(out)
 	switch f.output {
 	case "json":
-		return cli.WriteJSON(s.Out, struct {
-			Results []convert.Result `json:"results"`
-			Others  int              `json:"others"`
-		}{out.Results, out.Others})
+		return false, cli.WriteJSON(s.Out, report)
 	case "table":
-		return writeConversions(s.Out, out)
+		return false, report.write(s.Out)
 	case "dir":
 		if err := f.writeDirectory(out); err != nil {
-			return err
+			return false, err
 		}
 	default:
 		to := bufio.NewWriter(s.Out)
@@ -194,10 +211,23 @@ func (f *convertFlags) write(s cli.Streams, out *convert.Output) error {
 			_, _ = to.Write(withSource(&out.Documents[i]))
 		}
 		if err := to.Flush(); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return writeConversions(s.Err, out)
+	if err := report.write(s.Err); err != nil || f.output != "dir" || len(out.Documents) == 0 {
+		return false, err
+	}
+	of := lintFlags{configFlag: configFlag{f.directory}, allowEmpty: true}
+	linted := of.lintPaths([]string{f.directory}, nil)
+	for i := range linted.findings {
+		if d := &linted.findings[i]; d.Severity == diagnostic.Error {
+			_, _ = fmt.Fprintln(s.Err, d.text()) // best effort, here and below
+		}
+	}
+	if linted.errors > 0 {
+		_, _ = fmt.Fprintln(s.Err, linted.summary())
+	}
+	return linted.errors > 0, nil
 }
 
 // withSource returns a document below a comment with what it was made of.
@@ -254,31 +284,121 @@ func fileName(name string) string {
 	return strings.TrimLeft(name[:min(len(name), most)], ".")
 }
 
-// writeConversions writes the report for people: a line for each rule, and below it the differences and what has no translation.
-func writeConversions(to io.Writer, out *convert.Output) error {
-	words := map[convert.Status]string{convert.Converted: "converted", convert.Different: "converted, differs", convert.Not: "NOT converted"}
-	counts := map[convert.Status]int{}
-	w := bufio.NewWriter(to)
+// conversionReport is what became of the rules.
+type conversionReport struct {
+	Results []convert.Result `json:"results"`
+	// Unread are documents that cannot be read, and Reasons why rules and tests were not converted, the most frequent first.
+	Unread  []convert.Problem `json:"unread"`
+	Reasons []conversionCount `json:"reasons"`
+	Others  int               `json:"others"`
+	// Next are the next steps.
+	Next []string `json:"next"`
+}
+
+// conversionCount is how often something was not converted for the same reason.
+type conversionCount struct {
+	Count   int    `json:"count"`
+	Reason  string `json:"reason"`
+	Instead string `json:"instead,omitempty"`
+}
+
+// named matches what distinguishes constructs of one kind.
+var named = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"|: .*")
+
+// report returns the report.
+func (f *convertFlags) report(out *convert.Output) *conversionReport {
+	r := &conversionReport{
+		Results: append([]convert.Result{}, out.Results...), Unread: append([]convert.Problem{}, f.unread...), // [] and not null
+		Reasons: []conversionCount{}, Others: out.Others, Next: []string{},
+	}
+	at := map[string]int{}
 	for i := range out.Results {
-		r := &out.Results[i]
-		counts[r.Status]++
-		of := r.Policy
-		if r.Rule != "" {
-			of += " rule " + r.Rule
-		}
-		_, _ = fmt.Fprintf(w, "%s:%d: %s: %s\n", cli.OneLine(r.File), r.Line, words[r.Status], cli.OneLine(of)) // Flush returns errors
-		for _, difference := range r.Differences {
-			_, _ = fmt.Fprintf(w, "    differs: %s\n", cli.OneLine(difference))
-		}
-		for _, p := range r.Problems {
-			_, _ = fmt.Fprintf(w, "    %s:%d: %s", cli.OneLine(p.File), p.Line, cli.OneLine(p.Construct))
-			if p.Instead != "" {
-				_, _ = fmt.Fprintf(w, " (instead: %s)", cli.OneLine(p.Instead))
+		for _, p := range out.Results[i].Problems {
+			reason := strings.TrimSuffix(named.ReplaceAllString(p.Construct, "…"), "…")
+			if _, known := at[reason]; !known {
+				at[reason], r.Reasons = len(r.Reasons), append(r.Reasons, conversionCount{0, reason, p.Instead})
 			}
-			_, _ = fmt.Fprintln(w)
+			of := &r.Reasons[at[reason]]
+			if of.Count++; of.Instead != p.Instead {
+				of.Instead = ""
+			}
 		}
 	}
-	_, _ = fmt.Fprintf(w, "%d converted, %d with differences, %d not; %s\n",
-		counts[convert.Converted], counts[convert.Different], counts[convert.Not], diagnostic.Count(out.Others, "other document"))
+	slices.SortStableFunc(r.Reasons, func(a, b conversionCount) int { return cmp.Compare(b.Count, a.Count) })
+	if len(out.Documents) == 0 {
+		return r
+	}
+	dir := shell.Quote(cmp.Or(f.directory, "DIR"))
+	if f.directory == "" {
+		r.Next = []string{"-o dir --directory DIR writes each policy into a file"}
+	}
+	r.Next = append(r.Next, "gatehouse lint --config "+dir+" finds likely mistakes")
+	if slices.ContainsFunc(out.Documents, func(d convert.Document) bool { return d.Test }) {
+		r.Next = append(r.Next, "gatehouse test --config "+dir+" runs the tests")
+	}
+	warn := "let these warn beside the other program, and record requests"
+	if !slices.Contains(f.actions, string(admissionregistrationv1.Warn)) {
+		warn = "convert with --actions Warn, " + warn
+	}
+	r.Next = append(r.Next, warn, "gatehouse replay --config "+dir+" RECORDING shows what would be refused; then deny")
+	return r
+}
+
+// write writes the report for people: a line for each rule, and below it the differences and what has no translation.
+func (r *conversionReport) write(to io.Writer) error {
+	words := map[convert.Status]string{
+		convert.Converted: "converted", convert.Different: "converted, differs", convert.Not: "NOT converted", convert.Repeated: "converted once",
+	}
+	counts := map[convert.Status]int{}
+	w := bufio.NewWriter(to)
+	line := func(format string, args ...any) {
+		_, _ = fmt.Fprintln(w, cli.OneLine(fmt.Sprintf(format, args...))) // Flush returns errors
+	}
+	problem := func(of convert.Problem, prefix string) {
+		line("%s%s:%d: %s%s", prefix, of.File, of.Line, of.Construct, instead(of.Instead))
+	}
+	for i := range r.Results {
+		of := &r.Results[i]
+		counts[of.Status]++
+		line("%s", strings.TrimSuffix(fmt.Sprintf("%s:%d: %s: %s rule %s", of.File, of.Line, words[of.Status], of.Policy, of.Rule), " rule "))
+		if of.SameAs != "" {
+			line("    the same as %s", of.SameAs)
+		}
+		for _, difference := range of.Differences {
+			line("    differs: %s", difference)
+		}
+		for _, p := range of.Problems {
+			problem(p, "    ")
+		}
+	}
+	for _, p := range r.Unread {
+		problem(p, "NOT read: ")
+	}
+	more := ""
+	if n := counts[convert.Repeated]; n > 0 {
+		more = fmt.Sprintf(", %d the same as others", n)
+	}
+	if len(r.Unread) > 0 {
+		more += fmt.Sprintf(", %s not read", diagnostic.Count(len(r.Unread), "document"))
+	}
+	line("%d converted, %d with differences, %d not%s; %s", counts[convert.Converted], counts[convert.Different], counts[convert.Not], more,
+		diagnostic.Count(r.Others, "other document"))
+	for _, of := range r.Reasons {
+		if len(r.Reasons) == 1 && of.Count == 1 {
+			break // it is said above
+		}
+		line("  %d not: %s%s", of.Count, of.Reason, instead(of.Instead))
+	}
+	for i, step := range r.Next {
+		line("next %d: %s", i+1, step)
+	}
 	return w.Flush()
+}
+
+// instead returns what to write in place of something, in brackets.
+func instead(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (instead: " + text + ")"
 }

@@ -19,12 +19,16 @@ func convertFiles(t *testing.T, files map[string]string, args ...string) clitest
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, arg := range args {
-		if files[arg] != "" || strings.HasPrefix(arg, "./") {
+		if files[arg] != "" || arg == "." || strings.HasPrefix(arg, "./") {
 			args[i] = filepath.Join(dir, arg)
 		}
 	}

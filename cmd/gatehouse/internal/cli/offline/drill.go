@@ -171,7 +171,7 @@ func (f *drillFlags) run(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	if f.readsFiles() && len(report.Subjects)+len(report.Unknown) == 0 {
-		return fmt.Errorf("there is no webhook configuration in %s (hint: %s)", where, f.helmWords())
+		return fmt.Errorf("there is no webhook configuration in %s (hint: %s)", where, f.helmWords("CHART"))
 	}
 	report.Unknown = append(report.Unknown, unread...)
 	return f.write(s.Out, report, where)

@@ -2,6 +2,7 @@ package offline
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -52,8 +53,8 @@ func objectsIn(sources []source) iter.Seq[*manifest.Object] {
 // few MiB.
 const maxManifest = 64
 
-// read reads all manifests, and returns everything that is wrong with any of them. Kinds that hold a pod are
-// Kubernetes' own and the configured ones.
+// read reads all manifests, and returns everything that is wrong with any of them, and the others. Kinds that hold a pod are Kubernetes'
+// own and the configured ones.
 func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]source, error) {
 	var (
 		sources []source
@@ -66,10 +67,11 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 	}
 	workloads, err := manifest.NewWorkloads(configured...)
 	errs = append(errs, err)
-	origins, err := f.origins(stdin)
-	if err := append(errs, err).Err(); err != nil {
+	if err := errs.Err(); err != nil {
 		return nil, err
 	}
+	origins, err := f.origins(stdin)
+	errs = append(errs, err)
 	for _, from := range origins {
 		if kustomize.IsFile(filepath.Base(from.path)) && !from.rendered && (f.lenient || from.walked) {
 			f.unbuilt = append(f.unbuilt, cli.OneLine(filepath.ToSlash(from.path)))
@@ -80,7 +82,7 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 			errs = append(errs, fmt.Errorf("%s: %w", cli.OneLine(from.name()), err))
 			continue
 		}
-		if from.walked && isForeign(&s) {
+		if from.walked && isForeign(&s) && (f.keep == nil || !slices.ContainsFunc(s.Objects, f.keep)) {
 			f.foreign = append(f.foreign, cli.OneLine(s.Name))
 			continue
 		}
@@ -103,11 +105,8 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 		}
 		sources = append(sources, s)
 	}
-	if err := append(errs, found.Err()).Err(); err != nil {
-		return nil, err
-	}
 	f.readContext(sources)
-	return sources, nil
+	return sources, append(errs, found.Err()).Err()
 }
 
 // readOne reads the manifests of one origin.
@@ -194,8 +193,20 @@ func isForKustomize(o *manifest.Object) bool {
 const podHint = "its kind is not known to hold a pod (hint: list it in workloads of a PolicyConfiguration in the --config directory)"
 
 // helmWords returns how to give the command what a Helm chart renders to.
-func (f *manifestFlags) helmWords() string {
-	return "helm template CHART | gatehouse " + f.command + f.sourceWords() + " -f -"
+func (f *manifestFlags) helmWords(chart string) string {
+	return "helm template " + chart + " | gatehouse " + f.command + f.sourceWords() + " -f -"
+}
+
+// chartOf returns the directory of the Helm chart among whose templates a file is, "" for another file.
+func chartOf(file string) string {
+	for dir := path.Dir(file); dir != path.Dir(dir); dir = path.Dir(dir) {
+		if path.Base(dir) == "templates" {
+			if _, err := os.Stat(filepath.FromSlash(path.Join(path.Dir(dir), "Chart.yaml"))); err == nil {
+				return path.Dir(dir)
+			}
+		}
+	}
+	return ""
 }
 
 // variableHint returns how to give the command manifests in which Flux replaces variables.
@@ -205,7 +216,7 @@ func (f *manifestFlags) variableHint() string {
 
 // addHint adds to an object that looks like a part of a Helm chart how to give the command what it renders to.
 func (f *manifestFlags) addHint(file string, o *manifest.Object) {
-	rendered := f.helmWords()
+	rendered := f.helmWords(shell.Quote(cmp.Or(chartOf(file), "CHART")))
 	name := path.Base(file)
 	switch {
 	case o.Unreadable != nil && o.Unreadable.Hint == manifest.TemplateHint:
@@ -281,7 +292,7 @@ func (f *manifestFlags) origins(stdin io.Reader) ([]origin, error) {
 			errs = append(errs, fmt.Errorf("%s: must be a file or a directory (hint: curl -fsSL %s | gatehouse %s%s -f -)", name, shell.Quote(name), f.command, f.sourceWords()))
 			continue
 		}
-		paths, err := filesOf(name)
+		paths, err := f.filesOf(name)
 		errs = append(errs, err)
 		for _, path := range paths {
 			all = append(all, origin{path: path, walked: path != filepath.Clean(name)})
@@ -305,9 +316,9 @@ func (f *manifestFlags) origins(stdin io.Reader) ([]origin, error) {
 	return once, errs.Err()
 }
 
-// filesOf returns the file of that name, or those in and below the directory. Hidden files and directories behind symbolic
-// links are left out.
-func filesOf(name string) ([]string, error) {
+// filesOf returns the file of that name, or those in and below the directory, and an error about those that cannot be read. Hidden files
+// and directories behind symbolic links are left out, but not Kyverno's tests for a command that keeps them.
+func (f *manifestFlags) filesOf(name string) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot be read: %w", cli.OneLine(name), cli.Cause(err))
@@ -317,26 +328,35 @@ func filesOf(name string) ([]string, error) {
 		return []string{name}, nil
 	}
 	var paths []string
-	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+	var errs []error
+	failed := func(path string, err error) {
+		errs = append(errs, fmt.Errorf("%s: cannot be read: %w", cli.OneLine(path), cli.Cause(err)))
+	}
+	const tests = ".kyverno-test"
+	_ = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error { // errs has the errors
+		inTests := filepath.Base(filepath.Dir(path)) == tests && path != name
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s: cannot be read: %w", cli.OneLine(path), cli.Cause(err))
-		case path != name && strings.HasPrefix(entry.Name(), ".") && entry.IsDir():
+			failed(path, err)
+			return nil
+		case path != name && strings.HasPrefix(entry.Name(), ".") && entry.IsDir() && (f.keep == nil || entry.Name() != tests),
+			inTests && entry.IsDir():
 			return filepath.SkipDir
+		case inTests && !strings.HasPrefix(entry.Name(), "kyverno-test."):
+			return nil
 		case strings.HasPrefix(entry.Name(), "."), entry.IsDir(), !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))):
 			return nil
 		}
 		info, err := os.Stat(path)
-		if err != nil {
-			return fmt.Errorf("%s: cannot be read: %w", cli.OneLine(path), cli.Cause(err))
+		switch {
+		case err != nil:
+			failed(path, err)
+		case info.Mode().IsRegular():
+			paths = append(paths, path)
 		}
-		if !info.Mode().IsRegular() {
-			return nil
-		}
-		paths = append(paths, path)
 		return nil
 	})
-	if err == nil && len(paths) == 0 {
+	if err = errors.Join(errs...); err == nil && len(paths) == 0 {
 		err = fmt.Errorf("%s: there is no file that ends in .yaml, .yml or .json in or below this directory", cli.OneLine(name))
 	}
 	return paths, err

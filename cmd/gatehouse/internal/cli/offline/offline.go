@@ -74,6 +74,8 @@ type manifestFlags struct {
 	command string
 	// lenient makes a document that cannot be read an object of its own instead of an error, and skips kustomization files.
 	lenient bool
+	// keep reports whether an object without kind and apiVersion is for the command all the same. A command that has it reads Kyverno's tests.
+	keep func(*manifest.Object) bool
 	// labels are those of namespaces that are not known otherwise. Without any, such namespaces stay unknown.
 	labels map[string]string
 	// allowEmpty accepts a configuration without active policies and profiles.
@@ -279,7 +281,7 @@ func (f *manifestFlags) writeSkipped(out io.Writer) {
 	skipped := f.skipped
 	if len(f.foreign) > 0 {
 		skipped = append(skipped, fmt.Sprintf("%s without a kind or apiVersion: skipped: %s (hint: name a file to have it read; for a Helm chart, %s)",
-			diagnostic.Count(len(f.foreign), "file"), someOf(f.foreign), f.helmWords()))
+			diagnostic.Count(len(f.foreign), "file"), someOf(f.foreign), f.helmWords("CHART")))
 	}
 	if len(f.unbuilt) > 0 {
 		skipped = append(skipped, fmt.Sprintf("%s: not applied: %s: files beside it are read as they are, without its namespace and patches (hint: gatehouse %s%s -k %s)",

@@ -80,7 +80,7 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 		return nil, made, nil, unsupported("spec.evaluation.mutateExisting", "change existing objects with kubectl", "the mutation of existing objects")
 	}
 	meta := keptMeta(o.Name, document.Metadata)
-	made = converted{rule: o.Name, mutates: mutates}
+	made = converted{source: o, rule: o.Name, mutates: mutates}
 	if made.params, notes, err = adaptExpressions(into, "spec"); err != nil {
 		return nil, made, nil, err
 	}
@@ -93,6 +93,7 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.?namespace.orValue('') == %q", document.Metadata.Namespace)}
 		*conditions = append([]admissionregistrationv1.MatchCondition{of}, *conditions...)
 	}
+	meta.Name = c.free("Policy", "", meta.Name, o, &notes)
 	if made.name = meta.Name; mutates {
 		made.kind = "MutatingAdmissionPolicy"
 		objects, err = mutatingFromCEL(&extra, &mutating, meta, made.params, &notes)

@@ -21,25 +21,25 @@ type anyAll struct {
 }
 
 // decodeConditions decodes conditions: a list, of which all must hold, or an object.
-func decodeConditions(value any) (anyAll, error) {
+func decodeConditions(value any, field string) (anyAll, error) {
 	var out anyAll
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return out, err
 	}
 	if _, ok := value.([]any); ok {
-		err = decodeStrictly(raw, &out.All)
+		err = decodeStrictly(raw, field, &out.All)
 	} else if value != nil {
-		err = decodeStrictly(raw, &out)
+		err = decodeStrictly(raw, field, &out)
 	}
 	return out, err
 }
 
 // readConditions translates the conditions of any, and those of all.
 func (c *ruleConverter) readConditions(raw any, field string, s jmespath.Scope) (either, all []translated) {
-	read, err := decodeConditions(raw)
+	read, err := decodeConditions(raw, field)
 	if err != nil {
-		c.fail(unsupported(field, "write any and all, with key, operator and value", "conditions that cannot be read: %s", err))
+		c.fail(err)
 	}
 	for i := range read.Any {
 		either = append(either, c.condition(&read.Any[i], fmt.Sprintf("%s.any[%d]", field, i), s))
@@ -128,7 +128,7 @@ var operationForm = regexp.MustCompile(`^\{\{-?\s*request\.operation\s*(\|\|\s*[
 
 // operationsOf returns those of operations for which conditions that are about nothing else hold, and the conditions without them.
 func operationsOf(raw any, operations []string) ([]string, any) {
-	read, err := decodeConditions(raw)
+	read, err := decodeConditions(raw, "")
 	if err != nil {
 		return operations, raw
 	}

@@ -8,9 +8,11 @@ package convert
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -45,6 +47,8 @@ const (
 	// Different is converted with named differences.
 	Different Status = "Different"
 	Not       Status = "NotConverted"
+	// Repeated is equal to another document, which counts.
+	Repeated Status = "Repeated"
 )
 
 // Problem is a construct that has no translation.
@@ -64,6 +68,8 @@ type Result struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Status Status `json:"status"`
+	// SameAs is the place of the document that a repeated one is equal to.
+	SameAs string `json:"sameAs,omitempty"`
 	// Outputs are the kinds and names of the documents that the rule became.
 	Outputs     []string  `json:"outputs,omitempty"`
 	Differences []string  `json:"differences,omitempty"`
@@ -91,7 +97,7 @@ type Output struct {
 
 // Convert converts all objects.
 func Convert(objects []*manifest.Object, options Options) *Output {
-	c := converter{options: options, out: &Output{}, byPolicy: map[string][]converted{}}
+	c := converter{options: options, out: &Output{}, byPolicy: map[string][]converted{}, first: map[string]*manifest.Object{}, files: map[*manifest.Object][]string{}, written: map[string]*manifest.Object{}}
 	c.readKinds(objects)
 	for _, o := range objects {
 		c.object(o)
@@ -110,6 +116,10 @@ type converter struct {
 	out     *Output
 	// byPolicy has what the rules of a policy became, by its name, for exceptions and tests.
 	byPolicy map[string][]converted
+	// first are the documents that others may be equal to, files those in which they and their equals are, and written of what a document
+	// of a kind and name was made.
+	first, written map[string]*manifest.Object
+	files          map[*manifest.Object][]string
 	// resources are those of kinds, which are sorted.
 	resources *request.Resources
 	kinds     []schema.GroupVersionKind
@@ -119,7 +129,8 @@ type converter struct {
 
 // converted is what a rule became.
 type converted struct {
-	rule string
+	source *manifest.Object
+	rule   string
 	// kind and name are those of the policy, and rules the names of its rules that the rule became.
 	kind, name string
 	rules      []string
@@ -138,8 +149,10 @@ type converted struct {
 // object converts a document by its kind.
 func (c *converter) object(o *manifest.Object) {
 	kind := o.GroupVersionKind()
-	ours := strings.HasSuffix(kind.Group, "kyverno.io") || strings.HasSuffix(kind.Group, ".gatekeeper.sh")
+	gatekeeper := strings.HasSuffix(kind.Group, ".gatekeeper.sh")
+	ours := gatekeeper || strings.HasSuffix(kind.Group, "kyverno.io") && kind.Group != "cli.kyverno.io" && kind.Group != "chainsaw.kyverno.io"
 	switch {
+	case ours && c.isRepeated(o):
 	case ours && parts(rawjson.Value(o.JSON()), mostParts) > mostParts:
 		c.refuse(o, unsupported("", "split the document", "a document of more than %d values and alternatives", mostParts))
 	case kind.Group == "kyverno.io" && (kind.Kind == "ClusterPolicy" || kind.Kind == "Policy"):
@@ -152,11 +165,91 @@ func (c *converter) object(o *manifest.Object) {
 		c.templates = append(c.templates, o)
 	case kind.Group == "constraints.gatekeeper.sh":
 		c.constraintObjects = append(c.constraintObjects, o)
-	case strings.HasSuffix(kind.Group, "kyverno.io") && kind.Group != "cli.kyverno.io" && kind.Group != "chainsaw.kyverno.io":
-		c.refuse(o, unsupported("kind", "keep Kyverno for it, or use a controller", "the kind %s", kind.Kind))
-	default:
+	case kind.Group == "mutations.gatekeeper.sh":
+		c.refuse(o, unsupported("kind", "write a MutatingAdmissionPolicy", "the kind %s", kind.Kind))
+	case gatekeeper && kind.Kind == "Suite":
+		c.refuse(o, unsupported("kind", "write a Test for gatehouse test", "a test of Gatekeeper"))
+	case ours:
+		c.refuse(o, unsupported("kind", "keep the program that has it, or use a controller", "the kind %s", kind.Kind))
+	case !IsTest(o):
 		c.out.Others++
 	}
+}
+
+// isRepeated reports whether a document is equal to one before it, as far as it decides: comments, labels and most annotations may differ.
+// Such a one is reported, and no more.
+func (c *converter) isRepeated(o *manifest.Object) bool {
+	v := rawjson.Value(o.JSON())
+	what, _ := json.Marshal([]any{o.GroupVersionKind().GroupKind(), o.Namespace, o.Name, toJSON(json.RawMessage(cmp.Or(string(v.Get("spec")), "null"))), v.Get("metadata", "annotations", autogenControllers).Text()}) // it is JSON
+	first := c.first[string(what)]
+	if first == nil {
+		c.first[string(what)], first = o, o
+	} else {
+		c.out.Results = append(c.out.Results, Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Repeated, SameAs: placeOf(first)})
+	}
+	c.files[first] = append(c.files[first], o.File)
+	return first != o
+}
+
+// placeOf returns where a document is.
+func placeOf(o *manifest.Object) string { return fmt.Sprintf("%s:%d", o.File, o.Line()) }
+
+// nearness returns how many of its directories a file has in common with another.
+func nearness(file, other string) (n int) {
+	a, b := strings.Split(file, "/"), strings.Split(other, "/")
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// made returns what the rules of the policies of a name became: of several policies, those that are nearest to files.
+func (c *converter) made(policy string, files ...string) (out []converted) {
+	best := -1
+	for _, m := range c.byPolicy[policy] {
+		near := 0
+		for _, file := range files {
+			for _, of := range c.files[m.source] {
+				near = max(near, nearness(file, of))
+			}
+		}
+		if near > best {
+			best, out = near, nil
+		}
+		if near == best {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// writtenKey returns the key of a document among those that were written. Policies of all kinds have names of their own.
+func writtenKey(kind, namespace, name string) string {
+	if strings.HasSuffix(kind, "Policy") {
+		kind = "Policy"
+	}
+	return kind + "/" + namespace + "/" + name
+}
+
+// free returns a name that no other document has: if need be, with what distinguishes the directory of the file, or with a number. A note
+// says so.
+func (c *converter) free(kind, namespace, name string, o *manifest.Object, notes *[]string) string {
+	other := c.written[writtenKey(kind, namespace, name)]
+	if other == nil {
+		return name
+	}
+	suffix, directories := "", strings.Split(path.Dir(other.File), "/")
+	for of := range strings.SplitSeq(path.Dir(o.File), "/") {
+		if !slices.Contains(directories, of) {
+			suffix = cmp.Or(plainName(of), suffix)
+		}
+	}
+	out := joinName(name, cmp.Or(suffix, "2"))
+	for i := 2; c.written[writtenKey(kind, namespace, out)] != nil; i++ {
+		out = joinName(name, strings.TrimPrefix(fmt.Sprintf("%s-%d", suffix, i), "-"))
+	}
+	*notes = append(*notes, fmt.Sprintf("it is named %q, since %s has another document of the name %q", out, placeOf(other), name))
+	return out
 }
 
 // Limits of what is translated, in values and in alternatives of patterns and expressions. The expression of a rule with more than
@@ -196,8 +289,10 @@ func (c *converter) partial(err error, notes *[]string) bool {
 	return c.options.Partial
 }
 
-// title returns the kind and name of a document.
-func title(o *manifest.Object) string { return o.Kind + "/" + o.Name }
+// title returns the kind and name of a document. Old tests have no kind, and their name beside it.
+func title(o *manifest.Object) string {
+	return cmp.Or(o.Kind, "Test") + "/" + cmp.Or(o.Name, rawjson.Value(o.JSON()).Get("name").Text())
+}
 
 // publish writes the documents that an object becomes, which compile together with others, and its result. It reports whether the object
 // could be converted.
@@ -240,11 +335,11 @@ type policyConverter struct {
 // kyverno converts a ClusterPolicy or Policy.
 func (c *converter) kyverno(o *manifest.Object) {
 	p := policy{Kind: o.Kind}
-	if err := specOf(o, &p.Spec, nil); err != nil {
-		c.refuse(o, err)
-		return
+	err := specOf(o, &p.Spec, nil)
+	if err == nil {
+		err = readDocument(o, &struct{ Metadata *metav1.ObjectMeta }{&p.Metadata})
 	}
-	if err := readDocument(o, &struct{ Metadata *metav1.ObjectMeta }{&p.Metadata}); err != nil {
+	if err != nil {
 		c.refuse(o, err)
 		return
 	}

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/jmespath"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
@@ -17,17 +19,22 @@ func decodeJSON(raw []byte) (value any, err error) {
 	return value, kjson.UnmarshalCaseSensitivePreserveInts(raw, &value)
 }
 
-// decodeStrictly decodes JSON into a type of which it must have no other fields. Fields of any type have integers as int64.
-func decodeStrictly(raw []byte, into any) error {
+// decodeStrictly decodes the JSON of a field into a type of which it must have no other fields. Fields of any type have integers as int64.
+func decodeStrictly(raw []byte, field string, into any) error {
 	value, err := decodeJSON(raw)
 	if err != nil {
 		return err
 	}
 	var checker strict.Checker
-	if found := checker.Compare(reflect.TypeOf(into).Elem(), value, "", strict.Options{}); len(found) > 0 {
-		return errors.New(strings.TrimSpace(found[0].Field + " " + found[0].Message))
+	found := checker.Compare(reflect.TypeOf(into).Elem(), value, field, strict.Options{})
+	if len(found) == 0 {
+		return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
 	}
-	return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
+	var texts []string
+	for i := range found {
+		texts = append(texts, found[i].Field+": "+found[i].Message)
+	}
+	return unsupported(found[0].Field, cmp.Or(found[0].Hint, "correct the field, or write it in another way"), "a field that cannot be read: %s", strings.Join(texts, ", "))
 }
 
 // toJSON returns a value as what a JSON decoder gives.
@@ -38,6 +45,14 @@ func toJSON(value any) any {
 	}
 	out, _ := decodeJSON(raw) // it is JSON
 	return out
+}
+
+// header has the fields of a document that say nothing about what it decides.
+type header struct {
+	APIVersion any `json:"apiVersion"`
+	Kind       any `json:"kind"`
+	Metadata   any `json:"metadata"`
+	Status     any `json:"status"`
 }
 
 // readDocument decodes a document, which may have other fields.
@@ -51,9 +66,10 @@ func readDocument(o *manifest.Object, into any) error {
 // specOf decodes the spec of a document strictly. Fields that are named are left out of it, and decoded into another value.
 func specOf(o *manifest.Object, into, others any, names ...string) error {
 	var document struct {
+		header
 		Spec map[string]json.RawMessage `json:"spec"`
 	}
-	if err := readDocument(o, &document); err != nil {
+	if err := decodeStrictly(o.JSON(), "", &document); err != nil {
 		return err
 	}
 	apart := map[string]json.RawMessage{}
@@ -65,13 +81,13 @@ func specOf(o *manifest.Object, into, others any, names ...string) error {
 	}
 	spec, err := json.Marshal(document.Spec)
 	if err == nil {
-		err = decodeStrictly(spec, into)
+		err = decodeStrictly(spec, "spec", into)
 	}
 	if raw, failed := json.Marshal(apart); err == nil && failed == nil && others != nil {
 		err = json.Unmarshal(raw, others)
 	}
-	if err != nil {
-		return unsupported("spec", "correct the field, or write it in another way", "a spec that cannot be read: %s", err)
+	if _, located := errors.AsType[*jmespath.UnsupportedError](err); err != nil && !located {
+		return unsupported("spec", "correct the document", "a document that cannot be read: %s", err)
 	}
-	return nil
+	return err
 }

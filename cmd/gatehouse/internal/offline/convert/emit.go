@@ -27,12 +27,13 @@ func (c *policyConverter) emit(parts []*part, results []Result) {
 		}
 		for _, suffix := range []string{p.rule, p.suffix} {
 			if suffix != "" && (several || suffix == p.suffix) {
-				name = joinName(name, suffix)
+				name = joinName(name, ruleName(suffix))
 			}
 		}
 		if result.Status == Not { // another part of the rule
 			continue
 		}
+		name = c.free("Policy", "", name, c.source, &result.Differences)
 		var made converted
 		var err error
 		if p.mutates {
@@ -44,15 +45,15 @@ func (c *policyConverter) emit(parts []*part, results []Result) {
 			c.refuseRule(result, p.index, err)
 			continue
 		}
+		made.source = c.source
 		c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], made)
 	}
 }
 
-// joinName returns the name of a policy for one of several rules.
-func joinName(policy, rule string) string {
+// joinName returns a name with a suffix, which is shorter.
+func joinName(name, suffix string) string {
 	const most = 253
-	name := policy + "-" + ruleName(rule)
-	return strings.TrimRight(name[:min(len(name), most)], "-.")
+	return strings.TrimRight(name[:min(len(name), most-len(suffix)-1)], "-.") + "-" + suffix
 }
 
 // emitValidation writes a policy that validates, with its bindings.
@@ -242,6 +243,9 @@ func (c *converter) write(from *manifest.Object, objects []*object, beside ...Do
 	}
 	if err == nil {
 		c.out.Documents = append(c.out.Documents, documents...)
+		for _, o := range objects {
+			c.written[writtenKey(o.Kind, o.Metadata.Namespace, o.Metadata.Name)] = from
+		}
 	}
 	return outputs, err
 }

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -41,6 +42,9 @@ type celException struct {
 	ReportResult    any                                      `json:"reportResult,omitempty"`
 }
 
+// exceptionNamespace is that of exceptions in every configuration.
+const exceptionNamespace = "gatehouse-system"
+
 // exceptions converts the exceptions, after the policies that they name.
 func (c *converter) exceptions() {
 	for _, o := range c.later {
@@ -49,7 +53,12 @@ func (c *converter) exceptions() {
 		for _, match := range matches {
 			specs = append(specs, c.exceptionSpecs(policies, match, exempt)...)
 		}
-		objects := namedExceptions(metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}, specs)
+		if o.Namespace == "" {
+			notes = append(notes, fmt.Sprintf("it has no namespace: it is written for %q, where every configuration takes exceptions from", exceptionNamespace))
+		}
+		meta := metav1.ObjectMeta{Namespace: cmp.Or(o.Namespace, exceptionNamespace)}
+		meta.Name = c.free("PolicyException", meta.Namespace, o.Name, o, &notes)
+		objects := namedExceptions(meta, specs)
 		notes = append([]string{"reason and expiresAt are to be filled in, and its namespace must be one of the PolicyConfiguration's"}, notes...)
 		c.publish(o, objects, notes, err)
 	}
@@ -134,7 +143,7 @@ func (c *converter) exception(o *manifest.Object) (policies []v1alpha1.ExceptedP
 	for i := 0; i < len(of.Exceptions) && err == nil; i++ {
 		var named []v1alpha1.ExceptedPolicy
 		var checks bool
-		named, checks, err = c.exceptedPolicies(fmt.Sprintf("%s[%d]", field, i), &of.Exceptions[i])
+		named, checks, err = c.exceptedPolicies(fmt.Sprintf("%s[%d]", field, i), &of.Exceptions[i], o.File)
 		policies, templates = append(policies, named...), templates || checks
 	}
 	switch {
@@ -192,10 +201,10 @@ func (c *converter) exceptionMatches(match *filters, templates bool) (out []v1al
 }
 
 // exceptedPolicies returns what rules of a policy became, as exceptions name it, and whether one of them checks pod templates.
-func (c *converter) exceptedPolicies(field string, of *exceptedRules) (out []v1alpha1.ExceptedPolicy, templates bool, err error) {
+func (c *converter) exceptedPolicies(field string, of *exceptedRules, file string) (out []v1alpha1.ExceptedPolicy, templates bool, err error) {
 	const advice = "convert it together with its policy"
 	policy := of.PolicyName[strings.LastIndexByte(of.PolicyName, '/')+1:]
-	made := c.byPolicy[policy]
+	made := c.made(policy, file)
 	if len(made) == 0 {
 		return nil, false, unsupported(field, advice, "the policy %q, which is not among the documents that were converted", policy)
 	}

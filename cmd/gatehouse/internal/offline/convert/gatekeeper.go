@@ -11,27 +11,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // constraintTemplate is a ConstraintTemplate of Gatekeeper.
 type constraintTemplate struct {
-	Metadata metav1.ObjectMeta `json:"metadata"`
-	Spec     struct {
-		CRD struct {
-			Spec struct {
-				Names struct {
-					Kind string `json:"kind"`
-				} `json:"names"`
-			} `json:"spec"`
-		} `json:"crd"`
-		Targets []struct {
-			Rego string `json:"rego"`
-			Code []struct {
-				Engine string          `json:"engine"`
-				Source json.RawMessage `json:"source"`
-			} `json:"code"`
-		} `json:"targets"`
-	} `json:"spec"`
+	CRD struct {
+		Spec struct {
+			Names struct {
+				Kind       string `json:"kind"`
+				ShortNames any    `json:"shortNames"`
+			} `json:"names"`
+			Validation any `json:"validation"`
+		} `json:"spec"`
+	} `json:"crd"`
+	Targets []struct {
+		Target     string   `json:"target"`
+		Rego       string   `json:"rego"`
+		Libs       any      `json:"libs"`
+		Operations []string `json:"operations"`
+		Code       []struct {
+			Engine string          `json:"engine"`
+			Source json.RawMessage `json:"source"`
+		} `json:"code"`
+	} `json:"targets"`
 }
 
 // celSource is a template's code in CEL.
@@ -46,13 +49,10 @@ type celSource struct {
 
 // constraint is a constraint: the params of a template, and what it is applied to.
 type constraint struct {
-	Metadata metav1.ObjectMeta `json:"metadata"`
-	Spec     struct {
-		EnforcementAction string          `json:"enforcementAction,omitempty"`
-		Match             constraintMatch `json:"match,omitzero"`
-		Parameters        any             `json:"parameters,omitempty"`
-		Scoped            any             `json:"scopedEnforcementActions,omitempty"`
-	} `json:"spec"`
+	EnforcementAction string          `json:"enforcementAction,omitempty"`
+	Match             constraintMatch `json:"match,omitzero"`
+	Parameters        any             `json:"parameters,omitempty"`
+	Scoped            any             `json:"scopedEnforcementActions,omitempty"`
 }
 
 type constraintMatch struct {
@@ -69,59 +69,71 @@ type constraintMatch struct {
 	Source             string                `json:"source,omitempty"`
 }
 
-// constraints converts the templates, each with its constraints.
+// constraints converts the templates, and then the constraints: of several templates for its kind, a constraint is for that which is nearest
+// to its file, and of these for the last.
 func (c *converter) constraints() {
-	known := map[string]bool{}
+	policies, templates := map[*manifest.Object]Document{}, map[string][]*manifest.Object{}
 	for _, o := range c.templates {
-		policy, kind, err := c.template(o)
-		known[kind] = true
-		var template Document
-		if c.publish(o, []*object{policy}, nil, err) {
-			template = c.out.Documents[len(c.out.Documents)-1]
-		}
-		for _, of := range c.constraintObjects {
-			switch {
-			case of.Kind != kind:
-			case template.Name != "":
-				c.constraint(of, template)
-			default:
-				c.refuse(of, unsupported("kind", "convert the template first", "a constraint whose template is not converted"))
-			}
+		kind := rawjson.Value(o.JSON()).Get("spec", "crd", "spec", "names", "kind").Text()
+		templates[kind] = append(templates[kind], o)
+		var notes []string
+		policy, err := c.template(o, kind, &notes)
+		if c.publish(o, []*object{policy}, notes, err) {
+			policies[o] = c.out.Documents[len(c.out.Documents)-1]
 		}
 	}
 	for _, o := range c.constraintObjects {
-		if !known[o.Kind] {
+		var of *manifest.Object
+		best := -1
+		for _, t := range templates[o.Kind] {
+			for _, file := range c.files[t] {
+				if near := nearness(o.File, file); near >= best {
+					best, of = near, t
+				}
+			}
+		}
+		switch {
+		case of == nil:
 			c.refuse(o, unsupported("kind", "convert it together with its template", "a constraint whose template is not among the documents"))
+		case policies[of].Name == "":
+			c.refuse(o, unsupported("kind", "convert the template first", "a constraint whose template is not converted"))
+		case len(templates[o.Kind]) > 1:
+			c.constraint(o, policies[of], fmt.Sprintf("of %d templates for its kind, it is for that in %s", len(templates[o.Kind]), placeOf(of)))
+		default:
+			c.constraint(o, policies[of])
 		}
 	}
 }
 
 // template converts a template to a policy whose params are the constraints.
-func (c *converter) template(o *manifest.Object) (policy *object, kind string, err error) {
+func (c *converter) template(o *manifest.Object, kind string, notes *[]string) (policy *object, err error) {
 	var t constraintTemplate
-	if err := readDocument(o, &t); err != nil {
-		return nil, "", err
+	var document struct{ Metadata metav1.ObjectMeta }
+	if err := cmp.Or(specOf(o, &t, nil), readDocument(o, &document)); err != nil {
+		return nil, err
 	}
-	kind = t.Spec.CRD.Spec.Names.Kind
 	var source *celSource
-	for i, target := range t.Spec.Targets {
+	for i, target := range t.Targets {
 		for j, code := range target.Code {
 			if code.Engine != "K8sNativeValidation" {
 				continue
 			}
 			source = &celSource{}
-			if err := decodeStrictly(code.Source, source); err != nil {
-				return nil, kind, unsupported(fmt.Sprintf("spec.targets[%d].code[%d].source", i, j), "correct the template", "code that cannot be read: %s", err)
+			if err := decodeStrictly(code.Source, fmt.Sprintf("spec.targets[%d].code[%d].source", i, j), source); err != nil {
+				return nil, err
+			}
+			if len(target.Operations) > 0 && !slices.Equal(slices.Sorted(slices.Values(target.Operations)), []string{"CREATE", "UPDATE"}) {
+				return nil, unsupported(fmt.Sprintf("spec.targets[%d].operations", i), "write a match condition in the template", "the operations %s", strings.Join(target.Operations, ", "))
 			}
 		}
 	}
 	if source == nil {
-		for i, target := range t.Spec.Targets {
+		for i, target := range t.Targets {
 			if strings.Contains(fmt.Sprint(toJSON(target)), "data.inventory") {
-				return nil, kind, unsupported(fmt.Sprintf("spec.targets[%d]", i), "let a controller write what is needed into a label, or use params", "code in Rego that reads other objects of the cluster")
+				return nil, unsupported(fmt.Sprintf("spec.targets[%d]", i), "let a controller write what is needed into a label, or use params", "code in Rego that reads other objects of the cluster")
 			}
 		}
-		return nil, kind, unsupported("spec.targets[0]", "write the rule in CEL: it reads nothing but the object and the parameters", "code in Rego")
+		return nil, unsupported("spec.targets[0]", "write the rule in CEL: it reads nothing but the object and the parameters", "code in Rego")
 	}
 	spec := admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		ParamKind:       &admissionregistrationv1.ParamKind{APIVersion: "constraints.gatekeeper.sh/v1beta1", Kind: kind},
@@ -136,7 +148,7 @@ func (c *converter) template(o *manifest.Object) (policy *object, kind string, e
 		}, source.Variables...),
 		Validations: source.Validations,
 	}
-	return upstream("ValidatingAdmissionPolicy", keptMeta(o.Name, t.Metadata), &spec), kind, nil
+	return upstream("ValidatingAdmissionPolicy", keptMeta(c.free("Policy", "", o.Name, o, notes), document.Metadata), &spec), nil
 }
 
 // resourceRule returns a rule for new and changed objects.
@@ -145,30 +157,30 @@ func resourceRule(groups []string, resources ...string) admissionregistrationv1.
 }
 
 // constraint converts a constraint to the params of the policy of its template, and a binding.
-func (c *converter) constraint(o *manifest.Object, template Document) {
+func (c *converter) constraint(o *manifest.Object, template Document, notes ...string) {
 	var of constraint
-	var notes []string
 	var binding *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
-	err := readDocument(o, &of)
+	err := specOf(o, &of, nil)
+	name := c.free(o.Kind, "", o.Name, o, &notes)
 	if err == nil {
-		binding, err = c.constraintBinding(&of, template.Name, &notes)
+		binding, err = c.constraintBinding(&of, template.Name, name, &notes)
 	}
 	params := map[string]any{}
-	if of.Spec.Parameters != nil {
-		params["parameters"] = of.Spec.Parameters
+	if of.Parameters != nil {
+		params["parameters"] = of.Parameters
 	}
 	c.publish(o, []*object{
-		{"constraints.gatekeeper.sh/v1beta1", o.Kind, metav1.ObjectMeta{Name: o.Name}, params},
-		upstream("ValidatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: strings.ToLower(o.Kind) + "-" + o.Name}, binding),
+		{"constraints.gatekeeper.sh/v1beta1", o.Kind, metav1.ObjectMeta{Name: name}, params},
+		upstream("ValidatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: strings.ToLower(o.Kind) + "-" + name}, binding),
 	}, notes, err, template)
 }
 
 // constraintBinding returns the binding of a constraint.
-func (c *converter) constraintBinding(of *constraint, policy string, notes *[]string) (*admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec, error) {
-	if of.Spec.Scoped != nil {
+func (c *converter) constraintBinding(of *constraint, policy, name string, notes *[]string) (*admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec, error) {
+	if of.Scoped != nil {
 		return nil, unsupported("spec.scopedEnforcementActions", "write enforcementAction", "actions that differ by enforcement point")
 	}
-	m := &of.Spec.Match
+	m := &of.Match
 	for name, given := range map[string]bool{"scope": m.Scope != "" && m.Scope != "*", "name": m.Name != "", "source": m.Source != "" && m.Source != "All"} {
 		if given {
 			return nil, unsupported("spec.match."+name, "write a match condition in the template", "the filter %s", name)
@@ -177,14 +189,14 @@ func (c *converter) constraintBinding(of *constraint, policy string, notes *[]st
 	actions := map[string]admissionregistrationv1.ValidationAction{
 		"": admissionregistrationv1.Deny, "deny": admissionregistrationv1.Deny, "warn": admissionregistrationv1.Warn, "dryrun": admissionregistrationv1.Audit,
 	}
-	action, known := actions[of.Spec.EnforcementAction]
+	action, known := actions[of.EnforcementAction]
 	if !known {
-		return nil, unsupported("spec.enforcementAction", "write deny, warn or dryrun", "the action %q", of.Spec.EnforcementAction)
+		return nil, unsupported("spec.enforcementAction", "write deny, warn or dryrun", "the action %q", of.EnforcementAction)
 	}
 	deny := admissionregistrationv1.DenyAction
 	out := &admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: policy, ValidationActions: []admissionregistrationv1.ValidationAction{action},
-		ParamRef:       &admissionregistrationv1.ParamRef{Name: of.Metadata.Name, ParameterNotFoundAction: &deny},
+		ParamRef:       &admissionregistrationv1.ParamRef{Name: name, ParameterNotFoundAction: &deny},
 		MatchResources: &admissionregistrationv1.MatchResources{ObjectSelector: m.LabelSelector, NamespaceSelector: m.NamespaceSelector},
 	}
 	if len(c.options.Actions) > 0 {

@@ -110,7 +110,7 @@ func exceptionsOf(policy string, exempt []exemption) []*object {
 			Policies: []v1alpha1.ExceptedPolicy{{Name: policy, Rules: e.checks}}, Match: v1alpha1.ExceptionMatch{Containers: e.containers},
 		})
 	}
-	return namedExceptions(metav1.ObjectMeta{Name: joinName(policy, "exempt"), Namespace: "gatehouse-system"}, specs)
+	return namedExceptions(metav1.ObjectMeta{Name: joinName(policy, "exempt"), Namespace: exceptionNamespace}, specs)
 }
 
 // containersOf returns the containers that have an image like one of Kyverno's patterns.

@@ -604,10 +604,15 @@ var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
 // ruleName makes the name of a rule of that of Kyverno's.
 func ruleName(name string) string {
+	if name = plainName(name); name == "" || name[0] < 'a' {
+		name = plainName("rule-" + name)
+	}
+	return name
+}
+
+// plainName returns a name of letters, digits and dashes alone.
+func plainName(name string) string {
 	const most = 63
 	name = strings.Trim(notInName.ReplaceAllString(strings.ToLower(name), "-"), "-")
-	if name == "" || name[0] < 'a' {
-		name = strings.Trim("rule-"+name, "-")
-	}
 	return strings.TrimRight(name[:min(len(name), most)], "-")
 }

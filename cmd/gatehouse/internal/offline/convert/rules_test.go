@@ -325,7 +325,7 @@ func TestNotConverted(t *testing.T) {
 		{"validate:\n  pattern:\n    spec:\n      +(hostPID): true", "the anchor +( ) in a rule that validates", 11},
 		{"generate: {kind: ConfigMap}", "a rule that generates objects", 8},
 		{"verifyImages: [{}]", "the verification of image signatures", 8},
-		{"validate: {pattern: {spec: {hostPID: true}}}\nunheard: true", "unknown field", 4},
+		{"validate: {pattern: {spec: {hostPID: true}}}\nunheard: true", "unknown field", 9},
 		{"mutate:\n  targets: [{kind: Pod}]\n  patchStrategicMerge: {}", "the mutation of other objects", 9},
 		{"validate:\n  pattern: {spec: {nodeName: \"{{ nothing }}\"}}", `the variable "nothing"`, 9},
 		{"validate: {pattern: {metadata: {labels: {a: \"{{ request.\\\"object\\\".metadata.name }}\"}}}}", "which is the workload and not the pod", 7},

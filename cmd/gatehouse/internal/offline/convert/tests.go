@@ -22,6 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/pattern"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
 // kyvernoTest is a kyverno-test.yaml.
@@ -39,16 +41,22 @@ type kyvernoTest struct {
 
 // testResult is what a test expects of rules and objects.
 type testResult struct {
-	Policy           string   `json:"policy"`
-	Rule             string   `json:"rule"`
-	Resource         string   `json:"resource"`
-	Resources        []string `json:"resources"`
-	Kind             string   `json:"kind"`
-	Namespace        string   `json:"namespace"`
-	Result           string   `json:"result"`
-	Status           string   `json:"status"`
-	PatchedResource  string   `json:"patchedResource"`
-	PatchedResources string   `json:"patchedResources"`
+	Policy    string   `json:"policy"`
+	Rule      string   `json:"rule"`
+	Resource  string   `json:"resource"`
+	Resources []string `json:"resources"`
+	Kind      string   `json:"kind"`
+	Namespace string   `json:"namespace"`
+	Operation string   `json:"operation"`
+	Specs     []struct {
+		Kind      string `json:"kind"`
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"resourceSpecs"`
+	Result           string `json:"result"`
+	Status           string `json:"status"`
+	PatchedResource  string `json:"patchedResource"`
+	PatchedResources string `json:"patchedResources"`
 }
 
 // kyvernoValues are the values of variables in tests.
@@ -97,57 +105,140 @@ type testConverter struct {
 	}
 	// skipped are expectations that have no form here.
 	skipped []string
+	// kept reports of each result whether it is expected in a case.
+	kept []bool
 }
 
 // tests converts the Kyverno tests among objects, after their policies are converted. Files are read by their names.
 func (c *converter) tests(objects []*manifest.Object, read ReadFile) {
 	for _, object := range objects {
-		if kind := object.GroupVersionKind(); kind.Group != "cli.kyverno.io" || kind.Kind != "Test" {
+		if !IsTest(object) {
 			continue
 		}
 		t := &testConverter{converter: c, source: object, read: read, dir: path.Dir(object.File), files: map[string][]*manifest.Object{}}
-		err := t.convert()
+		outputs, err := t.convert()
 		c.publish(object, nil, t.skipped, err)
+		r := &c.out.Results[len(c.out.Results)-1]
+		if r.Outputs = outputs; err == nil {
+			t.report(r)
+		}
 	}
 }
 
-// convert converts the test.
-func (t *testConverter) convert() error {
+// IsTest reports whether an object is a test of Kyverno. Old ones have neither kind nor apiVersion.
+func IsTest(o *manifest.Object) bool {
+	kind, v := o.GroupVersionKind(), rawjson.Value(o.JSON())
+	isOld := kind.Group == "" && (kind.Kind == "" || kind.Kind == "Test") && v.Get("policies").Kind() == rawjson.Array && v.Get("results").Kind() == rawjson.Array
+	return isOld || kind.Group == "cli.kyverno.io" && kind.Kind == "Test"
+}
+
+// report adds the results that no case expects. A test of which nothing is left is not converted.
+func (t *testConverter) report(r *Result) {
+	if len(t.kept) == 0 {
+		r.Problems = []Problem{problemOf(t.source, unsupported("results", "say what is expected", "a test without results"), nil)}
+	}
+	for i, kept := range t.kept {
+		if !kept {
+			r.Problems = append(r.Problems, problemOf(t.source, t.lost(i), []string{"results", fmt.Sprint(i)}))
+		}
+	}
+	switch {
+	case len(r.Outputs) == 0:
+		r.Status, r.Differences = Not, nil
+	case len(r.Problems) > 0:
+		r.Status = Different
+	}
+}
+
+// lost returns why no case expects a result.
+func (t *testConverter) lost(i int) error {
+	r := &t.test.Results[i]
+	made := t.made(r.Policy, t.policyFiles()...)
+	refused := slices.ContainsFunc(t.out.Results, func(of Result) bool { return of.Status == Not && path.Base(of.Policy) == r.Policy })
+	switch {
+	case len(made) == 0 && refused:
+		return unsupported("policy", "see what is reported of the policy", "an expectation of the policy %q, which is not converted", r.Policy)
+	case len(made) == 0:
+		return unsupported("policy", cmp.Or(diagnostic.DidYouMean(r.Policy, sortedKeys(t.byPolicy)...), "convert it together with the policy"),
+			"an expectation of the policy %q, which is not among the documents", r.Policy)
+	case !slices.ContainsFunc(made, func(m converted) bool { return r.isAbout(&m) }):
+		return unsupported("rule", "see what is reported of the policy", "an expectation of the rule %q of %q, which it does not have or which is not converted", r.Rule, r.Policy)
+	case !slices.ContainsFunc(t.objects, r.names):
+		return unsupported("resources", "correct the name, kind or namespace, or name the file in resources", "an expectation of %s, which is not among the resources", r.about())
+	default:
+		return unsupported("", "write the case by hand", "an expectation of %s that has no form in a test of Gatehouse", r.about())
+	}
+}
+
+// about names the objects of a result.
+func (r *testResult) about() string {
+	names := append(slices.Clone(r.Resources), r.Resource)
+	for _, s := range r.Specs {
+		names = append(names, s.Name)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	return strings.TrimSpace(r.Kind + " " + strings.Join(names, ", "))
+}
+
+// isAbout reports whether a result is about a rule.
+func (r *testResult) isAbout(m *converted) bool {
+	return r.Rule == "" || m.rule == withoutAutogen(r.Rule) || m.rule == r.Rule
+}
+
+// policyFiles returns the files of the policies of the test, and its own if it names none.
+func (t *testConverter) policyFiles() (out []string) {
+	for _, name := range t.test.Policies {
+		out = append(out, path.Join(t.dir, name))
+	}
+	if len(out) == 0 {
+		out = []string{t.source.File}
+	}
+	return out
+}
+
+// convert converts the test, and returns what it became.
+func (t *testConverter) convert() ([]string, error) {
+	var outputs []string
 	if err := json.Unmarshal(t.source.JSON(), &t.test); err != nil {
-		return unsupported("", "correct the document", "a test that cannot be read: %s", err)
+		return nil, unsupported("", "correct the document", "a test that cannot be read: %s", err)
 	}
 	for i, name := range t.test.Resources {
 		f, err := t.file(name)
 		if err != nil {
-			return unsupported(fmt.Sprintf("resources[%d]", i), "correct the path", "resources that cannot be read: %s", err)
+			return nil, unsupported(fmt.Sprintf("resources[%d]", i), "correct the path", "resources that cannot be read: %s", err)
 		}
 		t.objects = append(t.objects, f...)
 	}
 	if err := t.readValues(); err != nil {
-		return err
+		return nil, err
 	}
-	outputs := map[string][]converted{}
+	t.kept = make([]bool, len(t.test.Results))
+	rules := map[string][]converted{}
 	var order []string
 	for i := range t.test.Results {
 		name := path.Base(t.test.Results[i].Policy)
 		t.test.Results[i].Policy = name
-		for _, made := range t.byPolicy[name] {
+		for _, made := range t.made(name, t.policyFiles()...) {
 			key := made.kind + "/" + made.name
 			if made.mutates { // what is expected is the result of all rules
 				key = name
 			}
 			order = union(order, key)
-			if !slices.ContainsFunc(outputs[key], func(o converted) bool { return o.rule == made.rule && o.name == made.name }) {
-				outputs[key] = append(outputs[key], made)
+			if !slices.ContainsFunc(rules[key], func(o converted) bool { return o.rule == made.rule && o.name == made.name }) {
+				rules[key] = append(rules[key], made)
 			}
 		}
 	}
 	for _, key := range order {
-		if err := t.emit(outputs[key], len(order) > 1); err != nil {
-			return err
+		name, err := t.emit(rules[key], len(order) > 1)
+		if err != nil {
+			return nil, err
+		}
+		if name != "" {
+			outputs = append(outputs, "Test/"+name)
 		}
 	}
-	return nil
+	return outputs, nil
 }
 
 // file returns the objects of a file that the test names.
@@ -215,8 +306,8 @@ func (t *testConverter) valuesOf(rules []converted, object string) map[string]an
 	return out
 }
 
-// emit writes the test of a policy, of which rules are what became of Kyverno's.
-func (t *testConverter) emit(rules []converted, several bool) error {
+// emit writes the test of a policy, of which rules are what became of Kyverno's, and returns its name, "" for one without cases.
+func (t *testConverter) emit(rules []converted, several bool) (string, error) {
 	first := rules[0]
 	name := cmp.Or(t.test.Metadata.Name, t.test.Name)
 	if name == "" || several {
@@ -227,35 +318,53 @@ func (t *testConverter) emit(rules []converted, several bool) error {
 	for _, r := range rules {
 		out.Policies = union(out.Policies, r.kind+"/"+r.name)
 	}
-	var err error
-	if out.Context, err = t.context(rules); err != nil {
-		return err
+	context, err := t.context(rules)
+	if err != nil {
+		return "", err
+	}
+	out.Context = context
+	var operations []string
+	for i := range t.test.Results {
+		operations = union(operations, t.test.Results[i].Operation)
 	}
 	names := map[string]int{}
 	for _, object := range t.objects {
-		one, ok, err := t.testCase(object, rules)
-		if err != nil {
-			return err
+		for _, operation := range operations {
+			one, ok, failed := t.testCase(object, rules, operation)
+			if failed != nil {
+				return "", failed
+			}
+			if !ok {
+				continue
+			}
+			if names[one.Name]++; names[one.Name] > 1 {
+				one.Name = fmt.Sprintf("%s (%d)", one.Name, names[one.Name])
+			}
+			out.Cases = append(out.Cases, *one)
 		}
-		if !ok {
-			continue
-		}
-		if names[one.Name]++; names[one.Name] > 1 {
-			one.Name = fmt.Sprintf("%s (%d)", one.Name, names[one.Name])
-		}
-		out.Cases = append(out.Cases, *one)
 	}
 	if len(out.Cases) == 0 {
-		return nil
+		return "", nil
 	}
+	content, err := json.Marshal([]any{out.Policies, out.Context, out.Cases})
+	if err != nil {
+		return "", err
+	}
+	if first := t.first["Test"+string(content)]; first != nil {
+		t.skip("the same test is made of " + placeOf(first))
+		return name, nil
+	}
+	t.first["Test"+string(content)] = t.source
+	out.Metadata.Name = t.free(out.Kind, "", name, t.source, &t.skipped)
 	text, err := yaml.Marshal(out)
 	if err != nil {
-		return err
+		return "", err
 	}
+	t.written[writtenKey(out.Kind, "", out.Metadata.Name)] = t.source
 	t.out.Documents = append(t.out.Documents, Document{
-		Kind: out.Kind, Name: name, From: title(t.source), File: t.source.File, Text: text, Test: true,
+		Kind: out.Kind, Name: out.Metadata.Name, From: title(t.source), File: t.source.File, Text: text, Test: true,
 	})
-	return nil
+	return out.Metadata.Name, nil
 }
 
 // names reports whether a result is about an object.
@@ -267,7 +376,12 @@ func (r *testResult) names(o *manifest.Object) bool {
 	if r.Resource != "" {
 		all = append([]string{r.Resource}, all...)
 	}
-	if len(all) == 0 {
+	for _, s := range r.Specs {
+		if (s.Kind == "" || s.Kind == o.Kind) && (s.Name == "" || s.Name == o.Name) && (s.Namespace == "" || s.Namespace == o.Namespace) {
+			return true
+		}
+	}
+	if len(all)+len(r.Specs) == 0 {
 		return true
 	}
 	return slices.ContainsFunc(all, func(name string) bool {
@@ -279,24 +393,29 @@ func (r *testResult) names(o *manifest.Object) bool {
 	})
 }
 
-// testCase returns the case about an object, and false if nothing is expected of it.
-func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alpha1.TestCase, bool, error) {
+// testCase returns the case about an operation with an object, and false if nothing is expected of it.
+func (t *testConverter) testCase(o *manifest.Object, rules []converted, operation string) (_ *v1alpha1.TestCase, ok bool, _ error) {
+	var about []int
+	defer func() {
+		for _, i := range about {
+			t.kept[i] = t.kept[i] || ok
+		}
+	}()
 	listed := map[string]bool{}
 	failing := []v1alpha1.TestViolation{}
 	var patched *manifest.Object
 	mutates, fails, exact := rules[0].mutates, false, true
 	for i := range t.test.Results {
 		r := &t.test.Results[i]
-		if !r.names(o) {
+		if r.Operation != operation || !r.names(o) {
 			continue
 		}
 		result := strings.ToLower(r.Result + r.Status)
-		of := slices.DeleteFunc(slices.Clone(rules), func(c converted) bool {
-			return r.Rule != "" && c.rule != withoutAutogen(r.Rule) && c.rule != r.Rule
-		})
+		of := slices.DeleteFunc(slices.Clone(rules), func(c converted) bool { return !r.isAbout(&c) })
 		if len(of) == 0 || !slices.ContainsFunc(t.byPolicy[r.Policy], func(c converted) bool { return c.name == of[0].name }) {
 			continue
 		}
+		about = append(about, i)
 		for _, rule := range of {
 			if listed[rule.rule] {
 				continue
@@ -324,8 +443,8 @@ func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alph
 	if len(listed) == 0 {
 		return nil, false, nil
 	}
-	one := &v1alpha1.TestCase{Name: o.Kind + " " + o.Name, User: t.user}
-	t.request(o, rules, one)
+	one := &v1alpha1.TestCase{Name: strings.TrimSpace(o.Kind + " " + o.Name + " " + operation), User: t.user}
+	t.request(o, rules, operation, one)
 	if mutates {
 		if fails {
 			return nil, false, nil // Kyverno compares a result, which is expected to differ
@@ -373,10 +492,12 @@ func (t *testConverter) expect(one *v1alpha1.TestCase, audit, exact bool, failin
 }
 
 // request sets the request of a case.
-func (t *testConverter) request(o *manifest.Object, rules []converted, one *v1alpha1.TestCase) {
+func (t *testConverter) request(o *manifest.Object, rules []converted, operation string, one *v1alpha1.TestCase) {
 	raw := &runtime.RawExtension{Raw: bytes.Clone(o.JSON())}
 	values := t.valuesOf(rules, o.Name)
-	operation, _ := values["request.operation"].(string)
+	if text, ok := values["request.operation"].(string); ok {
+		operation = cmp.Or(operation, text)
+	}
 	if text, ok := values["request.namespace"].(string); ok && o.Namespace == "" {
 		one.Namespace = text
 	}
