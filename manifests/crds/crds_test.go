@@ -38,7 +38,7 @@ func TestKinds(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
 		"AccessToken": "Cluster", "AdmissionPolicy": "Cluster", "AdmissionPolicyBinding": "Cluster",
-		"Grant": "Cluster", "PolicyException": "Namespaced", "SidecarProfile": "Cluster", "TokenRevocation": "Cluster",
+		"Grant": "Cluster", "PolicyBaseline": "Namespaced", "PolicyException": "Namespaced", "SidecarProfile": "Cluster", "TokenRevocation": "Cluster",
 	}
 	got := map[string]string{}
 	for _, definition := range all(t) {

@@ -63,11 +63,11 @@ func (c *compilation) baselines(spec *Spec) {
 		}
 		by := &activeBaseline{title: title, expires: b.Spec.ExpiresAt.Time}
 		inForce := true
-		switch {
+		switch reach := reachOf(&rules, b.Namespace); {
 		case b.Namespace == "":
 			d.Required(field.NewPath("metadata", "namespace"), "the namespace decides which objects the baseline can be about")
-		case slices.Contains(rules.Namespaces, b.Namespace):
-		case slices.Contains(rules.OwnNamespaces, "*"), slices.Contains(rules.OwnNamespaces, b.Namespace):
+		case reach == ReachesAll:
+		case reach == ReachesOwn:
 			by.namespace = b.Namespace
 		default:
 			inForce = false

@@ -39,6 +39,34 @@ func exceptionRules(spec *Spec) v1alpha1.ExceptionRules {
 	return rules
 }
 
+// Reach is about which objects the exceptions and baselines of a namespace can be.
+type Reach uint8
+
+const (
+	// ReachesNothing is that of a namespace in which they do nothing.
+	ReachesNothing Reach = iota
+	// ReachesOwn is that of a namespace whose own objects they can be about.
+	ReachesOwn
+	// ReachesAll is that of a namespace from which they can be about all objects.
+	ReachesAll
+)
+
+// ReachOf returns about which objects the exceptions and baselines of a namespace can be.
+func (s *Spec) ReachOf(namespace string) Reach {
+	rules := exceptionRules(s)
+	return reachOf(&rules, namespace)
+}
+
+func reachOf(rules *v1alpha1.ExceptionRules, namespace string) Reach {
+	switch {
+	case slices.Contains(rules.Namespaces, namespace):
+		return ReachesAll
+	case slices.Contains(rules.OwnNamespaces, "*"), slices.Contains(rules.OwnNamespaces, namespace):
+		return ReachesOwn
+	}
+	return ReachesNothing
+}
+
 // exceptions compiles the exceptions and gives them to their policies.
 func (c *compilation) exceptions(spec *Spec) {
 	rules := exceptionRules(spec)
@@ -95,12 +123,12 @@ func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1al
 	if matched := c.rulesMatchedBy(out.policies); len(matched) > 0 {
 		checkNames(d, path.Child("match", "names"), x.Spec.Match.Names, "object that the policy matches", func(name string) bool { return matching.CanBeName(name, matched) })
 	}
-	switch own := slices.Contains(rules.OwnNamespaces, "*") || slices.Contains(rules.OwnNamespaces, x.Namespace); {
+	switch reach := reachOf(rules, x.Namespace); {
 	case x.Namespace == "":
 		d.Required(field.NewPath("metadata", "namespace"), "the namespace decides which objects the exception may exempt")
-	case slices.Contains(rules.Namespaces, x.Namespace):
+	case reach == ReachesAll:
 		checkNames(d, path.Child("match", "namespaces"), x.Spec.Match.Namespaces, "namespace", matching.CanBeNamespace)
-	case own:
+	case reach == ReachesOwn:
 		for i, name := range x.Spec.Match.Namespaces {
 			if name != x.Namespace {
 				d.Warnf(path.Child("match", "namespaces").Index(i), "leave it out", "%q is another namespace: the exception exempts objects in %q only", name, x.Namespace)

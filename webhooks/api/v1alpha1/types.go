@@ -450,7 +450,7 @@ type ExceptionContainers struct {
 	// Images are patterns of images: "registry.example/legacy/*". An image is completed as by Docker and containerd: nginx is
 	// docker.io/library/nginx:latest. Without a tag and a digest, a pattern matches every version; one with a tag matches no
 	// image that names a digest, which alone decides what runs. A "*" in the path or the tag matches any characters but "/",
-	// "/**" at the end of the path everything below, and "*." at the beginning of the registry any one name.
+	// "/**" at the end of the path everything below, and "*." at the beginning of the registry one name without a dot.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1

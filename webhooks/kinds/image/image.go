@@ -74,7 +74,7 @@ func (e *PatternError) Error() string { return e.Problem }
 // ParsePattern returns the pattern that a text is, and a *PatternError for one that is none.
 //
 // A pattern is completed like a reference, but without a tag and a digest it matches all versions. A "*" in the path or tag stands for any
-// characters but a slash, "/**" at the end of the path for everything below, and "*." at the beginning of the registry for any one name.
+// characters but a slash, "/**" at the end of the path for everything below, and "*." at the beginning of the registry for any one name without a dot.
 func ParsePattern(text string) (Pattern, error) {
 	fail := func(problem, hint string) (Pattern, error) { return Pattern{}, &PatternError{problem, hint} }
 	if len(text) > mostText {
@@ -146,7 +146,15 @@ func (p *Pattern) Matches(r Reference) bool {
 		}
 		name = name[:max(end-1, 0)]
 	}
-	return name != "" && matches(p.name, name)
+	pattern := p.name
+	if rest, open := strings.CutPrefix(pattern, "*."); open {
+		label, below, _ := strings.Cut(name, ".")
+		if strings.Contains(label, "/") { // the dot is none of the registry
+			return false
+		}
+		pattern, name = rest, below
+	}
+	return name != "" && matches(pattern, name)
 }
 
 // matches is path.Match for a pattern that has none of its special characters but "*".

@@ -85,7 +85,7 @@ func TestPattern(t *testing.T) {
 		{"docker.io/library/**", "nginx docker.io/library/a/b", "shop/app"},
 		{"index.docker.io/library/*", "nginx", "shop/app"},
 		{"library/**", "nginx", "shop/app"},
-		{"*.registry.example/app", "eu.registry.example/app", "registry.example/app a.b.registry.example.evil/app evil.example/app"},
+		{"*.registry.example/app", "eu.registry.example/app", "registry.example/app a.b.registry.example/app a.b.registry.example.evil/app evil.example/app localhost/a.registry.example/app registry:5000/a.registry.example/app"},
 		{"registry:5000/*", "registry:5000/app", "registry/app registry:5001/app"},
 		{"localhost/*", "localhost/app", "app"},
 	} {
@@ -192,8 +192,9 @@ func FuzzPattern(f *testing.F) {
 		registry, _, _ := strings.Cut(r.Name, "/")
 		first, _, hasPath := strings.Cut(name, "/")
 		open, hasStar := strings.CutPrefix(first, "*.")
+		_, below, _ := strings.Cut(registry, ".")
 		switch {
-		case hasStar && hasPath && strings.HasSuffix(registry, "."+open):
+		case hasStar && hasPath && below == open:
 		case hasPath && first == registry:
 		case registry == "docker.io" && (!hasPath || !strings.ContainsAny(first, ".:") || first == "index.docker.io"):
 		default:

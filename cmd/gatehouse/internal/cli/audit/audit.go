@@ -98,7 +98,7 @@ number with --audit-log and -o restart); 1 there are more; 2 something could not
   # what have the cluster's own policies refused and audited, and for whom?
   gatehouse audit --audit-log /var/log/kubernetes/audit.log
 
-  # accept what violates a new policy today, until the end of March
+  # accept what violates a new policy today, until 31 March
   gatehouse audit --config ./candidate --with-cluster --baseline baseline.yaml \
     --expires 2027-03-31 --reason "PLAT-12: teams move their images"
 
@@ -202,7 +202,7 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 	}
 	var compared *collector
 	if file != nil {
-		compared = newCollector(file, f.baseline.add || !file.exists, time.Now(), sink)
+		compared = newCollector(file, f.baseline.add || !file.exists, time.Now(), loaded.Config.Policy.ReachOf, sink)
 		sink = compared
 	}
 	source.Access.QPS, source.Access.Burst = qps, burst

@@ -41,7 +41,7 @@ type logReader struct {
 
 // runLog reports what the audit logs say.
 func (f *auditFlags) runLog(cmd *cobra.Command, s cli.Streams) error {
-	for _, name := range []string{"config", "with-cluster", "partial", "in-cluster", "kubeconfig", "context", "kind", "exclude-namespace", "wave"} {
+	for _, name := range []string{"config", "with-cluster", "partial", "in-cluster", "kubeconfig", "context", "kind", "exclude-namespace", "wave", "baseline", "expires", "reason", "add", "prune"} {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--audit-log and --%s cannot be given together: the log says what was decided, with --%s", name, strings.Join(logFlagNames()[1:], ", --"))
 		}

@@ -65,13 +65,14 @@ func TestAuditLog(t *testing.T) {
 		}},
 		"standard input": {[]string{"--audit-log", "-", "-n", "pay"}, first, cli.ExitYes, []string{"1 request in the audit log standard input", "1 request: 0 refused, 1 warned"}},
 		"a namespace that is not audited otherwise": {[]string{"--audit-log", packed, "-n", "kube-system"}, "", cli.ExitYes, []string{"1 request: 0 refused"}},
-		"a limit":  {[]string{"--audit-log", plain, "--fail-on", "violations=1"}, "", cli.ExitNo, []string{"failed: violations: 2 of 3 requests, allowed is 1"}},
-		"damaged":  {[]string{"--audit-log", damaged}, "", cli.ExitUnknown, []string{damaged + ": 2 lines cannot be read; the first: line 1 is not JSON", "1 request: ", "the log was not read completely"}},
-		"JSON":     {[]string{"--audit-log", plain, "-o", "json"}, "", cli.ExitYes, []string{`"users": [`, `"user": "jane"`, `"result": "pass"`}},
-		"lines":    {[]string{"--audit-log", plain, "-o", "ndjson"}, "", cli.ExitYes, []string{`{"status":"fail","apiVersion":"apps/v1","kind":"deployments","namespace":"shop","name":"a","user":"jane","binding":"all","message":"set it","policyKind":"ValidatingAdmissionPolicy","policy":"limits"}`}},
-		"no file":  {[]string{"--audit-log", filepath.Join(dir, "none")}, "", cli.ExitUnknown, []string{"cannot be read"}},
-		"a table":  {[]string{"--audit-log", plain, "--kind", "Pod"}, "", cli.ExitUnknown, []string{"--audit-log and --kind cannot be given together"}},
-		"a script": {[]string{"--audit-log", plain, "-o", "restart"}, "", cli.ExitUnknown, []string{"--audit-log and -o restart cannot be given together"}},
+		"a limit":    {[]string{"--audit-log", plain, "--fail-on", "violations=1"}, "", cli.ExitNo, []string{"failed: violations: 2 of 3 requests, allowed is 1"}},
+		"damaged":    {[]string{"--audit-log", damaged}, "", cli.ExitUnknown, []string{damaged + ": 2 lines cannot be read; the first: line 1 is not JSON", "1 request: ", "the log was not read completely"}},
+		"JSON":       {[]string{"--audit-log", plain, "-o", "json"}, "", cli.ExitYes, []string{`"users": [`, `"user": "jane"`, `"result": "pass"`}},
+		"lines":      {[]string{"--audit-log", plain, "-o", "ndjson"}, "", cli.ExitYes, []string{`{"status":"fail","apiVersion":"apps/v1","kind":"deployments","namespace":"shop","name":"a","user":"jane","binding":"all","message":"set it","policyKind":"ValidatingAdmissionPolicy","policy":"limits"}`}},
+		"no file":    {[]string{"--audit-log", filepath.Join(dir, "none")}, "", cli.ExitUnknown, []string{"cannot be read"}},
+		"a table":    {[]string{"--audit-log", plain, "--kind", "Pod"}, "", cli.ExitUnknown, []string{"--audit-log and --kind cannot be given together"}},
+		"a baseline": {[]string{"--audit-log", plain, "--baseline", "b.yaml", "--prune"}, "", cli.ExitUnknown, []string{"--audit-log and --baseline cannot be given together"}},
+		"a script":   {[]string{"--audit-log", plain, "-o", "restart"}, "", cli.ExitUnknown, []string{"--audit-log and -o restart cannot be given together"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/baseline"
 )
 
@@ -118,6 +120,9 @@ func (f *baselineFlags) open(now time.Time) (*known, error) {
 		k.append(newDocument(strings.TrimSuffix(filepath.Base(f.path), filepath.Ext(f.path))))
 	}
 	k.set(f)
+	if err := k.refused(); err != nil {
+		return nil, fmt.Errorf("--baseline %s: a server does not take this file (hint: gatehouse lint %s):\n%w", shown, shown, err)
+	}
 	if f.add && !k.expiry().After(now) {
 		return nil, fmt.Errorf("--baseline %s: it expired at %s (hint: give it another end with --expires DATE)", shown, k.expiry().Format(time.RFC3339))
 	}
@@ -154,6 +159,23 @@ func (k *known) read() error {
 	return nil
 }
 
+// refused returns why a server would not take the documents.
+func (k *known) refused() error {
+	var spec policy.Spec
+	for _, d := range k.documents {
+		b, problems := policy.NewBaseline(d)
+		if len(problems) > 0 {
+			return fmt.Errorf("%s: %s: %s", config.ObjectName(d), problems[0].Field, problems[0].Detail)
+		}
+		spec.Baselines = append(spec.Baselines, *b)
+	}
+	_, err := policy.Compile(spec)
+	if all, is := errors.AsType[diagnostic.List](err); is { // the warnings are about policies, which are not here
+		return slices.DeleteFunc(slices.Clone(all), func(d diagnostic.Diagnostic) bool { return d.Severity != diagnostic.Error }).Err()
+	}
+	return err
+}
+
 // newDocument returns a document without entries.
 func newDocument(name string) *v1alpha1.PolicyBaseline {
 	return &v1alpha1.PolicyBaseline{
@@ -186,8 +208,12 @@ func (k *known) add(id baseline.RuleName, e baseline.Entry) *knownEntry {
 	at := slices.IndexFunc(k.sizes, func(n int) bool { return n < baseline.MaxEntries })
 	if at < 0 {
 		first := k.documents[0]
-		next := newDocument(fmt.Sprintf("%s-%d", first.Name, len(k.documents)+1))
+		next := newDocument("")
 		next.Namespace, next.Spec.Reason, next.Spec.ExpiresAt = first.Namespace, first.Spec.Reason, first.Spec.ExpiresAt
+		// Documents in between may have been deleted.
+		for n := 2; next.Name == "" || slices.Contains(k.names(), config.ObjectName(next)); n++ {
+			next.Name = fmt.Sprintf("%s-%d", first.Name, n)
+		}
 		at = k.append(next)
 	}
 	out := &knownEntry{Entry: baseline.Entry{Object: strings.Clone(e.Object), Digest: e.Digest}, document: at, added: true, seen: true}
@@ -249,6 +275,7 @@ type writtenBaseline struct {
 // encodeBaseline returns a document as YAML.
 func encodeBaseline(d *v1alpha1.PolicyBaseline) (string, error) {
 	w := writtenBaseline{APIVersion: v1alpha1.GroupVersion.String(), Kind: baselineKind}
+	delete(d.Annotations, corev1.LastAppliedConfigAnnotation) // in a file that was read from a cluster, and as long as the document
 	w.Metadata.Name, w.Metadata.Namespace, w.Metadata.Labels, w.Metadata.Annotations = d.Name, d.Namespace, d.Labels, d.Annotations
 	w.Spec.Reason, w.Spec.ExpiresAt, w.Spec.NotCovered, w.Spec.Rules = d.Spec.Reason, d.Spec.ExpiresAt.UTC().Format(time.RFC3339), d.Spec.NotCovered, d.Spec.Rules
 	var out strings.Builder
@@ -308,8 +335,11 @@ type collector struct {
 	audit.Sink
 	known *known
 	take  bool
-	// allows is false for a baseline that has expired.
-	allows bool
+	now   time.Time
+	// reach says about which objects a baseline of a namespace can be, and idle counts violations that have an entry which does nothing,
+	// because the document is in the wrong namespace.
+	reach func(namespace string) policy.Reach
+	idle  int64
 	// fresh counts violations that the baseline does not have, and notCovered those that it cannot have, by the reason.
 	fresh      map[baseline.RuleName]int64
 	notCovered map[uncoveredID]*v1alpha1.UncoveredRule
@@ -320,9 +350,9 @@ type collector struct {
 // uncoveredID identifies violations that no entry can allow: a rule may have several reasons.
 type uncoveredID struct{ kind, policy, rule, reason string }
 
-func newCollector(k *known, take bool, now time.Time, sink audit.Sink) *collector {
+func newCollector(k *known, take bool, now time.Time, reach func(namespace string) policy.Reach, sink audit.Sink) *collector {
 	return &collector{
-		Sink: sink, known: k, take: take, allows: k.expiry().After(now), fresh: map[baseline.RuleName]int64{}, notCovered: map[uncoveredID]*v1alpha1.UncoveredRule{},
+		Sink: sink, known: k, take: take, now: now, reach: reach, fresh: map[baseline.RuleName]int64{}, notCovered: map[uncoveredID]*v1alpha1.UncoveredRule{},
 	}
 }
 
@@ -346,7 +376,7 @@ func (c *collector) Result(r audit.Result) {
 		default:
 			c.fresh[cloned(id)]++
 		}
-		if e != nil && c.allows {
+		if e != nil && c.allows(e.document, r.Object.Namespace) {
 			r.Status, r.Baseline = audit.Skip, c.known.title(e.document)
 		}
 	case r.NotCovered != "":
@@ -358,6 +388,17 @@ func (c *collector) Result(r audit.Result) {
 		of.Violations++
 	}
 	c.Sink.Result(r)
+}
+
+// allows reports whether an entry of a document allows a violation by an object in a namespace, as for a server.
+func (c *collector) allows(document int, namespace string) bool {
+	d := c.known.documents[document]
+	reach := c.reach(d.Namespace)
+	if reach == policy.ReachesNothing || reach == policy.ReachesOwn && d.Namespace != namespace {
+		c.idle++
+		return false
+	}
+	return d.Spec.ExpiresAt.After(c.now)
 }
 
 // uncovered returns the rules whose violations no entry can allow, in the order of documents.
@@ -397,7 +438,7 @@ func (f *auditFlags) evaluated(c *config.Config, skipped []audit.Skipped, knowsA
 func (f *auditFlags) concludeBaseline(r *report, c *collector, of *config.Config, knowsAll, ended bool) error {
 	k := c.known
 	out := &baselineReport{
-		File: k.path, Documents: k.names(), ExpiresAt: k.expiry(), Expired: !c.allows, Ended: c.ended, NotCovered: c.uncovered(),
+		File: k.path, Documents: k.names(), ExpiresAt: k.expiry(), Expired: !k.expiry().After(c.now), Idle: c.idle, Ended: c.ended, NotCovered: c.uncovered(),
 	}
 	isEvaluated := f.evaluated(of, r.Skipped, knowsAll)
 	rules := map[baseline.RuleName]*baselineRule{}
@@ -458,7 +499,7 @@ func (f *auditFlags) concludeBaseline(r *report, c *collector, of *config.Config
 	if err != nil {
 		return fmt.Errorf("--baseline %s: cannot be written: %w", cli.InertName(k.path), cli.Cause(err))
 	}
-	out.Documents, out.Written = k.names(), true
+	out.Documents, out.Written, out.Partial = k.names(), true, c.take && !r.Complete
 	return nil
 }
 
@@ -482,9 +523,13 @@ type baselineReport struct {
 	// that make no pod any more.
 	Unjudged int64 `json:"unjudged,omitempty"`
 	Ended    int64 `json:"ended,omitempty"`
+	// Idle is the number of violations with an entry that does nothing, because baselines of its namespace cannot be about the object.
+	Idle int64 `json:"idle,omitempty"`
 	// NotPruned reports that nothing was dropped because the audit is not complete.
-	NotPruned bool           `json:"notPruned,omitempty"`
-	Rules     []baselineRule `json:"rules,omitempty"`
+	NotPruned bool `json:"notPruned,omitempty"`
+	// Partial reports that entries were added although the audit is not complete.
+	Partial bool           `json:"partial,omitempty"`
+	Rules   []baselineRule `json:"rules,omitempty"`
 	// NotCovered are rules whose violations no entry can allow, with the reasons.
 	NotCovered []v1alpha1.UncoveredRule `json:"notCovered,omitempty"`
 	// Empty are the PolicyBaselines without entries, which can be deleted.
@@ -542,9 +587,12 @@ func (b *baselineReport) sentences() (out []string) {
 		}
 	}
 	add(b.Expired, "it has expired, and allows nothing (hint: --expires DATE gives it another end)")
+	add(b.Idle > 0, "%s nothing: baselines count in the namespaces that the PolicyConfiguration allows for exceptions (hint: set metadata.namespace, for example to %s)",
+		numberOf(b.Idle, "entry does", "entries do"), install.DefaultNamespace)
 	add(b.New > 0, "%s not in it (hint: mend them, or accept them with --add)", numberOf(b.New, "violation is", "violations are"))
 	add(b.Gone > 0, "%s no longer needed (hint: --prune drops them)", numberOf(b.Gone, "entry is", "entries are"))
 	add(b.NotPruned, "nothing was dropped, because the audit is not complete")
+	add(b.Partial, "the audit is not complete, so violations of what was not judged may be missing (hint: mend that, and audit again with --add)")
 	add(b.Unjudged > 0, "%s of rules or namespaces that this audit does not look at", numberOf(b.Unjudged, "entry is", "entries are"))
 	add(b.Ended > 0, "%s left out: of what makes no pods any more", numberOf(b.Ended, "violation is", "violations are"))
 	for _, name := range b.Empty {

@@ -38,20 +38,22 @@ func violation(name string, status audit.Status) audit.Result {
 // baselineRun audits results with a baseline, and returns the report, of which the audit is complete unless partial.
 func baselineRun(t *testing.T, flags baselineFlags, partial bool, results ...audit.Result) (*report, error) {
 	t.Helper()
+	of := &config.Config{}
+	of.Policy.Configuration = &policy.Configuration{}
+	of.Policy.Configuration.Exceptions.OwnNamespaces = []string{"pay", "shop"}
 	f := &auditFlags{baseline: flags, failOn: newThresholds()}
 	file, err := flags.open(now())
 	if err != nil {
 		return nil, err
 	}
 	a := summary.New(1)
-	c := newCollector(file, flags.add || !file.exists, now(), a)
+	c := newCollector(file, flags.add || !file.exists, now(), of.Policy.ReachOf, a)
 	for _, r := range results {
 		c.Object(r.Object)
 		c.Result(r)
 	}
 	r := newReport(f, "the policies", &audit.Outcome{Complete: !partial}, a.Summary())
 	r.conclude(f.failOn.List(violationsName))
-	of := &config.Config{}
 	of.Policy.AdmissionPolicies = []policy.AdmissionPolicy{{AdmissionPolicy: v1alpha1.AdmissionPolicy{}}}
 	of.Policy.AdmissionPolicies[0].Name = "limits"
 	of.Policy.AdmissionPolicies[0].Spec.ValidationActions = []admissionregistrationv1.ValidationAction{"Deny"}
@@ -179,6 +181,68 @@ func TestLargeBaseline(t *testing.T) {
 	}
 }
 
+// TestDeletedDocument: a document in between that was deleted, as the report advises, takes its name with it, and no other gets it twice.
+func TestDeletedDocument(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "large.yaml")
+	text := "---\n"
+	for _, name := range []string{"large", "large-3"} {
+		text += "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyBaseline\nmetadata: {name: " + name + ", namespace: gatehouse-system, annotations: {kubectl.kubernetes.io/last-applied-configuration: x, a: b}}\n" +
+			"spec:\n  reason: r\n  expiresAt: \"2027-01-01T00:00:00Z\"\n  rules:\n  - {kind: AdmissionPolicy, policy: limits, rule: \"validations[memory]\", entries: ["
+		for i := range baseline.MaxEntries {
+			text += fmt.Sprintf("%q, ", violation(fmt.Sprintf("%s-%d", name, i), audit.Fail).Entry)
+		}
+		text += "]}\n---\n"
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range []baselineFlags{{path: path, add: true}, {path: path}} {
+		r, err := baselineRun(t, flags, false, violation("new", audit.Fail))
+		if err != nil || !slices.Equal(r.Baseline.Documents, []string{"gatehouse-system/large", "gatehouse-system/large-3", "gatehouse-system/large-2"}) || r.Totals.Baselined != 1 {
+			t.Fatalf("%v: %+v", err, r)
+		}
+	}
+	if after, err := os.ReadFile(path); err != nil || bytes.Contains(after, []byte("last-applied")) || bytes.Count(after, []byte("a: b")) != 2 {
+		t.Errorf("%v: the annotations are wrong in\n%.600s", err, after)
+	}
+}
+
+// TestBaselineAsServers: an entry counts as it does for a server, by the namespace and the expiry of its document.
+func TestBaselineAsServers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, namespace, expires, want, sentence string }{
+		{"a namespace for all objects", "gatehouse-system", "2027-01-01", "0 fail, 2 baselined", ""},
+		{"a namespace for its own", "shop", "2027-01-01", "0 fail, 2 baselined", ""},
+		{"another namespace for its own", "pay", "2027-01-01", "1 fail, 1 baselined", "1 entry does nothing"},
+		{"a namespace for none", "other", "2027-01-01", "1 fail, 1 baselined", "1 entry does nothing"},
+		{"one of two has expired", "gatehouse-system", "2026-01-01", "1 fail, 1 baselined", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "baseline.yaml")
+			text := ""
+			for _, d := range []struct{ name, namespace, expires string }{{"a", tt.namespace, tt.expires}, {"b", "gatehouse-system", "2027-01-01"}} {
+				text += fmt.Sprintf("---\napiVersion: gatehouse.dev/v1alpha1\nkind: PolicyBaseline\nmetadata: {name: %s, namespace: %s}\nspec: {reason: r, expiresAt: \"%sT00:00:00Z\", rules: [{kind: AdmissionPolicy, policy: limits, rule: \"validations[memory]\", entries: [%q]}]}\n",
+					d.name, d.namespace, d.expires, violation(d.name, audit.Fail).Entry)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r, err := baselineRun(t, baselineFlags{path: path}, false, violation("a", audit.Fail), violation("b", audit.Fail))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprintf("%d fail, %d baselined", r.Totals.Fail, r.Totals.Baselined); got != tt.want || r.Baseline.New != 0 {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+			if got := strings.Join(r.Baseline.sentences(), "; "); !strings.Contains(got, tt.sentence) || tt.sentence == "" && strings.Contains(got, "nothing:") {
+				t.Errorf("got %s, want %q", got, tt.sentence)
+			}
+		})
+	}
+}
+
 // TestBaselineTable compares what people read.
 func TestBaselineTable(t *testing.T) {
 	t.Parallel()
@@ -193,7 +257,7 @@ func TestBaselineTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Baseline.File = "baseline.yaml"
+	r.Baseline.File, r.Baseline.Partial = "baseline.yaml", true
 	var out strings.Builder
 	r.Baseline.print(decision.LinePrinter(&out))
 	const want = `
@@ -206,6 +270,7 @@ not in the baseline:
 baseline.yaml: not changed, 2 entries until 2027-03-31T00:00:00Z
 baseline.yaml: 1 violation is not in it (hint: mend them, or accept them with --add)
 baseline.yaml: 1 entry is no longer needed (hint: --prune drops them)
+baseline.yaml: the audit is not complete, so violations of what was not judged may be missing (hint: mend that, and audit again with --add)
 `
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
@@ -250,6 +315,10 @@ func TestBaselineMistakes(t *testing.T) {
 		"a file that is no YAML":     {baselineFlags{path: in("text.yaml", "a: [\n")}, false, "is no file of PolicyBaselines"},
 		"an unknown field":           {baselineFlags{path: in("field.yaml", strings.Replace(head, "reason", "reasons", 1)+"\"2027-01-01T00:00:00Z\"}\n")}, false, "spec.reasons: unknown field"},
 		"adding to one that is over": {baselineFlags{path: late, add: true}, false, "it expired at 2026-01-01T00:00:00Z (hint: give it another end with --expires DATE)"},
+		"no reason in it":            {baselineFlags{path: in("reason.yaml", strings.Replace(head, "reason: r", "reason: ''", 1)+"\"2027-01-01T00:00:00Z\"}\n")}, false, "spec.reason: is required (hint: explain the baseline to readers of the audit log)"},
+		"no end in it":               {baselineFlags{path: in("end.yaml", strings.Replace(head, ", expiresAt: ", "}\n", 1))}, false, "spec.expiresAt: is required"},
+		"a kind that has no rules":   {baselineFlags{path: in("rules.yaml", head+"\"2027-01-01T00:00:00Z\", rules: [{kind: Pod, policy: p, rule: r}]}\n")}, false, `spec.rules[0].kind: "Pod" is not allowed`},
+		"too many entries":           {baselineFlags{path: in("many.yaml", head+"\"2027-01-01T00:00:00Z\", rules: [{kind: AdmissionPolicy, policy: p, rule: r, entries: ["+strings.Repeat("\"sha256:"+strings.Repeat("a", 64)+"\", ", baseline.MaxEntries+1)+"]}]}\n")}, false, "the document has more than 1000 entries: split it into several"},
 		"a directory":                {baselineFlags{path: directoryIn(t, dir)}, false, "is a directory, and must be a file"},
 	} {
 		t.Run(name, func(t *testing.T) {
