@@ -116,11 +116,18 @@ func TestConvertRepository(t *testing.T) {
 			want: []string{
 				`1/kyverno-test.yaml:7: an expectation of the policy "other", which is not among the documents`, "NOT converted: Test/misnamed",
 				`2/kyverno-test.yaml:7: an expectation of the rule "signed" of "p", which it does not have or which is not converted`, "NOT converted: Test/refused",
-				`3/kyverno-test.yaml:7: an expectation of Secret x, which is not among the resources`, "NOT converted: Test/of-another-kind",
+				`3/kyverno-test.yaml:7: an expectation of "Secret x", which is not among the resources`, "NOT converted: Test/of-another-kind",
 				`4/kyverno-test.yaml:8: an expectation of the rule "typo"`, "converted, differs: Test/partly", "5/kyverno-test.yaml:6: a test without results", "resources that cannot be read",
 				"  2 not: an expectation of the rule … of …, which it does not have or which is not converted (instead: see what is reported of the policy)",
 			},
 			documents: 2, passed: 1,
+		},
+		"a test of a policy that is not converted beside another of its name": {
+			files: map[string]string{
+				"a/policy.yaml": strings.Replace(enforcing("p", "a", ""), "validate: {", "verifyImages: [{}]  # {", 1), "b/policy.yaml": enforcing("p", "b", ""), "a/cm.yaml": configMap,
+				"a/kyverno-test.yaml": suite("t", fails), "a/exception.yaml": fmt.Sprintf(excepted, "x"),
+			},
+			code: cli.ExitNo, want: []string{`an expectation of the policy "p", which is not converted`, "NOT converted: Test/t", "NOT converted: PolicyException/e"}, documents: 1,
 		},
 		"tests of old forms": {
 			files: map[string]string{

@@ -97,7 +97,10 @@ type Output struct {
 
 // Convert converts all objects.
 func Convert(objects []*manifest.Object, options Options) *Output {
-	c := converter{options: options, out: &Output{}, byPolicy: map[string][]converted{}, first: map[string]*manifest.Object{}, files: map[*manifest.Object][]string{}, written: map[string]*manifest.Object{}}
+	c := converter{
+		options: options, out: &Output{}, byPolicy: map[string][]converted{}, first: map[string]*manifest.Object{}, written: map[string]*manifest.Object{},
+		files: map[*manifest.Object][]string{}, named: map[string][]*manifest.Object{}, numbers: map[string]int{},
+	}
 	c.readKinds(objects)
 	for _, o := range objects {
 		c.object(o)
@@ -120,6 +123,9 @@ type converter struct {
 	// of a kind and name was made.
 	first, written map[string]*manifest.Object
 	files          map[*manifest.Object][]string
+	// named are the policies of a name, and numbers the last ones that were added to names.
+	named   map[string][]*manifest.Object
+	numbers map[string]int
 	// resources are those of kinds, which are sorted.
 	resources *request.Resources
 	kinds     []schema.GroupVersionKind
@@ -183,7 +189,9 @@ func (c *converter) isRepeated(o *manifest.Object) bool {
 	what, _ := json.Marshal([]any{o.GroupVersionKind().GroupKind(), o.Namespace, o.Name, toJSON(json.RawMessage(cmp.Or(string(v.Get("spec")), "null"))), v.Get("metadata", "annotations", autogenControllers).Text()}) // it is JSON
 	first := c.first[string(what)]
 	if first == nil {
-		c.first[string(what)], first = o, o
+		if c.first[string(what)], first = o, o; strings.HasSuffix(o.Kind, "Policy") {
+			c.named[o.Name] = append(c.named[o.Name], o)
+		}
 	} else {
 		c.out.Results = append(c.out.Results, Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Repeated, SameAs: placeOf(first)})
 	}
@@ -203,20 +211,25 @@ func nearness(file, other string) (n int) {
 	return n
 }
 
-// made returns what the rules of the policies of a name became: of several policies, those that are nearest to files.
+// near returns the greatest nearness of files to a document or one that is equal to it.
+func (c *converter) near(o *manifest.Object, files ...string) (best int) {
+	for _, file := range files {
+		for _, of := range c.files[o] {
+			best = max(best, nearness(file, of))
+		}
+	}
+	return best
+}
+
+// made returns what the rules of the policies of a name became: of several policies, those that are nearest to files, also if nothing came
+// of these.
 func (c *converter) made(policy string, files ...string) (out []converted) {
-	best := -1
+	best := 0
+	for _, o := range c.named[policy] {
+		best = max(best, c.near(o, files...))
+	}
 	for _, m := range c.byPolicy[policy] {
-		near := 0
-		for _, file := range files {
-			for _, of := range c.files[m.source] {
-				near = max(near, nearness(file, of))
-			}
-		}
-		if near > best {
-			best, out = near, nil
-		}
-		if near == best {
+		if c.near(m.source, files...) == best {
 			out = append(out, m)
 		}
 	}
@@ -245,8 +258,10 @@ func (c *converter) free(kind, namespace, name string, o *manifest.Object, notes
 		}
 	}
 	out := joinName(name, cmp.Or(suffix, "2"))
-	for i := 2; c.written[writtenKey(kind, namespace, out)] != nil; i++ {
-		out = joinName(name, strings.TrimPrefix(fmt.Sprintf("%s-%d", suffix, i), "-"))
+	stem := writtenKey(kind, namespace, out)
+	for c.written[writtenKey(kind, namespace, out)] != nil {
+		c.numbers[stem]++
+		out = joinName(name, strings.TrimPrefix(fmt.Sprintf("%s-%d", suffix, 1+c.numbers[stem]), "-"))
 	}
 	*notes = append(*notes, fmt.Sprintf("it is named %q, since %s has another document of the name %q", out, placeOf(other), name))
 	return out

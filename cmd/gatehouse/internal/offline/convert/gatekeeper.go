@@ -86,10 +86,8 @@ func (c *converter) constraints() {
 		var of *manifest.Object
 		best := -1
 		for _, t := range templates[o.Kind] {
-			for _, file := range c.files[t] {
-				if near := nearness(o.File, file); near >= best {
-					best, of = near, t
-				}
+			if near := c.near(t, o.File); near >= best {
+				best, of = near, t
 			}
 		}
 		switch {

@@ -164,9 +164,9 @@ func (t *testConverter) lost(i int) error {
 	case !slices.ContainsFunc(made, func(m converted) bool { return r.isAbout(&m) }):
 		return unsupported("rule", "see what is reported of the policy", "an expectation of the rule %q of %q, which it does not have or which is not converted", r.Rule, r.Policy)
 	case !slices.ContainsFunc(t.objects, r.names):
-		return unsupported("resources", "correct the name, kind or namespace, or name the file in resources", "an expectation of %s, which is not among the resources", r.about())
+		return unsupported("resources", "correct the name, kind or namespace, or name the file in resources", "an expectation of %q, which is not among the resources", r.about())
 	default:
-		return unsupported("", "write the case by hand", "an expectation of %s that has no form in a test of Gatehouse", r.about())
+		return unsupported("", "write the case by hand", "an expectation of %q that has no form in a test of Gatehouse", r.about())
 	}
 }
 
