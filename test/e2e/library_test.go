@@ -247,10 +247,8 @@ func (f *folder) install(t *testing.T) {
 // tryScopesEverywhere tries what users with a scope may write where the cases of the folder are not: in kube-system, and the policy that narrows
 // them, about which the API server asks no policy.
 func (f *folder) tryScopesEverywhere(t *testing.T) {
-	config := func(namespace string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "scoped", "namespace": namespace}}}
-	}
-	secret := config(metav1.NamespaceSystem)
+	config := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "scoped", "namespace": metav1.NamespaceSystem}}}
+	secret := config.DeepCopy()
 	secret.SetKind("Secret")
 	policy := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": f.name}}}
 	// No webhook is asked about it, and the API server's policies are.
@@ -262,10 +260,10 @@ func (f *folder) tryScopesEverywhere(t *testing.T) {
 		delete bool
 		says   string
 	}{
-		"no scope":                     {nil, config(metav1.NamespaceSystem), false, ""},
-		"a scope that may write":       {[]string{"edit"}, config(metav1.NamespaceSystem), false, ""},
-		"a scope that may only look":   {[]string{"view"}, config(metav1.NamespaceSystem), false, writes},
-		"a scope of another namespace": {[]string{"edit", "namespace=depot"}, config(metav1.NamespaceSystem), false, namespaces},
+		"no scope":                     {nil, config, false, ""},
+		"a scope that may write":       {[]string{"edit"}, config, false, ""},
+		"a scope that may only look":   {[]string{"view"}, config, false, writes},
+		"a scope of another namespace": {[]string{"edit", "namespace=depot"}, config, false, namespaces},
 		"a webhook":                    {[]string{"edit"}, webhook, false, registrations},
 		"a Secret":                     {[]string{"edit"}, secret, false, registrations},
 		"the policy itself, unasked":   {[]string{"view"}, policy, true, ""},

@@ -60,10 +60,10 @@ func entry(t testing.TB, set *policy.Set, object string) baseline.Entry {
 }
 
 // baselineOf returns a baseline of the violations of objects.
-func baselineOf(t testing.TB, set *policy.Set, namespace string, expires time.Time, objects ...string) policy.Baseline {
+func baselineOf(t testing.TB, set *policy.Set, expires time.Time, objects ...string) policy.Baseline {
 	t.Helper()
 	document := &v1alpha1.PolicyBaseline{
-		ObjectMeta: metav1.ObjectMeta{Name: "strict", Namespace: namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "strict", Namespace: baselineNamespace},
 		Spec:       v1alpha1.PolicyBaselineSpec{Reason: "rollout", ExpiresAt: metav1.NewTime(expires)},
 	}
 	for _, object := range objects {
@@ -110,7 +110,7 @@ func TestBaseline(t *testing.T) {
 	documents := podsOnly(imagesRule)
 	web := podOf(made("ReplicaSet", "web-5d4f7", "web-5d4f7-x7k2p", "app: web, pod-template-hash: 5d4f7"), "bad/x")
 	expires := time.Date(2027, 3, 31, 0, 0, 0, 0, time.UTC)
-	ofDeployment := baselineOf(t, compile(t, documents), baselineNamespace, expires, webDeployment, nightly)
+	ofDeployment := baselineOf(t, compile(t, documents), expires, webDeployment, nightly)
 	allowed := "allowed; AdmissionPolicy 'pods': good images only (allowed until 2027-03-31T00:00:00Z by PolicyBaseline gatehouse-system/strict)"
 	template := "allowed; AdmissionPolicy 'pods': spec.template: good images only (allowed until 2027-03-31T00:00:00Z by PolicyBaseline gatehouse-system/strict)"
 	const denied = "AdmissionPolicy 'pods' denied request: good images only"
@@ -165,7 +165,7 @@ func TestBaselineInForce(t *testing.T) {
 	documents := podsOnly(imagesRule)
 	pod := podOf("name: a, namespace: shop", "bad/x")
 	expires := baselineNow().Add(time.Hour)
-	inForce := baselineOf(t, compile(t, documents), baselineNamespace, expires, pod)
+	inForce := baselineOf(t, compile(t, documents), expires, pod)
 	const denied = "AdmissionPolicy 'pods' denied request: good images only"
 	change := func(change func(*policy.Baseline)) policy.Baseline {
 		b := inForce
@@ -286,7 +286,7 @@ func TestBaselineDiagnostics(t *testing.T) {
 	t.Parallel()
 	documents := podsOnly(imagesRule)
 	pod := podOf("name: a, namespace: shop", "bad/x")
-	right := baselineOf(t, compile(t, documents), baselineNamespace, baselineNow().Add(time.Hour), pod)
+	right := baselineOf(t, compile(t, documents), baselineNow().Add(time.Hour), pod)
 	const at = "PolicyBaseline/gatehouse-system/strict: "
 	for _, tt := range []struct {
 		name   string
@@ -804,9 +804,9 @@ func TestBaselineTried(t *testing.T) {
 	t.Parallel()
 	documents := podsOnly(imagesRule)
 	set := compile(t, documents)
-	old := baselineOf(t, set, baselineNamespace, baselineNow().Add(-time.Hour), podOf("name: a, namespace: shop", "bad/x"))
+	old := baselineOf(t, set, baselineNow().Add(-time.Hour), podOf("name: a, namespace: shop", "bad/x"))
 	old.Name = "old"
-	other := baselineOf(t, set, baselineNamespace, baselineNow().Add(time.Hour), podOf("name: a, namespace: shop", "bad/y"))
+	other := baselineOf(t, set, baselineNow().Add(time.Hour), podOf("name: a, namespace: shop", "bad/y"))
 	set = withBaselines(t, documents, baselineNow, old, other)
 	for image, want := range map[string][]policy.TriedException{
 		"bad/x": {

@@ -40,7 +40,7 @@ func TestParse(t *testing.T) {
 		"registry.example/legacy/app:v1:v2":         "",
 		"evil.example/x@registry.example/a":         "",
 		"https://registry.example/legacy/app":       "",
-		"nginx ":                                    "",
+		"nginx\x20":                                 "",
 		"nginx\n":                                   "",
 		"":                                          "",
 		"/":                                         "",

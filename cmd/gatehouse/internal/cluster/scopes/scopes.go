@@ -163,7 +163,7 @@ type Monitor struct {
 // NewMonitor returns a Monitor that knows nothing yet. The client may be nil.
 func NewMonitor(client authorizationv1client.SubjectAccessReviewInterface, log *slog.Logger, now func() time.Time) *Monitor {
 	m := &Monitor{client: client, problems: problemlog.New(log, "scopes of tokens"), now: now, asked: make(chan struct{}, 1)}
-	m.err = errors.New("Gatehouse has not asked the API server yet whether it enforces the scopes of tokens")
+	m.err = errors.New("the API server has not been asked yet whether it enforces the scopes of tokens")
 	if client == nil {
 		m.err = errors.New("no probe has reached /authorize through an API server since this server started (hint: run gatehouse probe --authorization; with --kubeconfig or --in-cluster, this server does that itself)")
 	}

@@ -95,7 +95,7 @@ func TestMonitor(t *testing.T) {
 	}
 	probe := review.Outcome{Endpoint: webhooks.AuthorizeName, Decision: review.Unknown, Reason: string(authz.ReasonProbe)}
 	m.Observe(&probe) // a check shows more
-	expect("at the start", false, "ScopesEnforced=False: Gatehouse has not asked the API server yet")
+	expect("at the start", false, "ScopesEnforced=False: the API server has not been asked yet")
 	_ = m.check(t.Context())
 	expect("checked", true, "ScopesEnforced=True")
 	outage = errors.New("connection refused")

@@ -30,10 +30,10 @@ func excepting(match string) string {
 		"  exceptions: [{policyName: p, ruleNames: [r, autogen-r]}]\n  match: " + match + "\n"
 }
 
-// workload returns a Deployment with labels of its own, and others of its pods.
-func workload(name, labels, podLabels string) string {
-	return fmt.Sprintf("{apiVersion: apps/v1, kind: Deployment, metadata: {name: %s, labels: {%s}}, spec: {selector: {matchLabels: {x: y}}, "+
-		"template: {metadata: {labels: {x: y%s}}, spec: {containers: [{name: a, image: b}]}}}}", name, labels, podLabels)
+// workload returns a Deployment.
+func workload(name string) string {
+	return fmt.Sprintf("{apiVersion: apps/v1, kind: Deployment, metadata: {name: %s}, spec: {selector: {matchLabels: {x: y}}, "+
+		"template: {metadata: {labels: {x: y}}, spec: {containers: [{name: a, image: b}]}}}}", name)
 }
 
 // TestExceptions wants the objects to be exempt that Kyverno exempts, of workloads by what they are themselves.
@@ -41,7 +41,7 @@ func TestExceptions(t *testing.T) {
 	t.Parallel()
 	resources := request.NewResources(nil)
 	pod := func(metadata string) string { return "{metadata: {" + metadata + "}, spec: {}}" }
-	a, b, legacy := workload("a", "", ""), workload("b", "", ""), workload("legacy-x", "", "")
+	a, b, legacy := workload("a"), workload("b"), workload("legacy-x")
 	for _, row := range []struct{ name, match, exempt, refused string }{
 		{"a name", "- {name: of, expression: \"object.metadata.name == 'a'\"}", a + "\n" + pod("name: a"), b + "\n" + pod("name: b") + "\n" + pod("generateName: a-")},
 		{"names", "- {name: of, expression: \"object.metadata.name in ['a', 'c']\"}", a, b},
@@ -51,7 +51,7 @@ func TestExceptions(t *testing.T) {
 		{"a name elsewhere", "- {name: of, expression: \"object.metadata.name == 'a' && request.namespace != 'default'\"}", "", a},
 		{"a name and a condition", "- {name: of, expression: \"object.metadata.name == 'a'\"}\n- {name: m, expression: \"request.namespace == 'x'\"}", "", a},
 		{"filters by name", "{any: [{resources: {kinds: [Pod, Deployment], names: [a]}}]}", a + "\n" + pod("name: a"), b + "\n" + legacy},
-		{"filters by wildcards", "{any: [{resources: {kinds: [Pod, Deployment], names: [legacy-*]}}]}", legacy + "\n" + pod("generateName: legacy-x-"), workload("legacy", "", "")},
+		{"filters by wildcards", "{any: [{resources: {kinds: [Pod, Deployment], names: [legacy-*]}}]}", legacy + "\n" + pod("generateName: legacy-x-"), workload("legacy")},
 		{
 			"filters with other names each", "{any: [{resources: {kinds: [Pod, Deployment], names: [a], namespaces: [default]}}, {resources: {kinds: [Pod, Deployment], names: [b], namespaces: [x]}}]}",
 			a, b,

@@ -227,13 +227,13 @@ func byType(items []Expr) (out [][]Expr) {
 
 // typeName returns the name of the type of a constant. What is none has that of texts.
 func (e Expr) typeName() string {
-	first := e.text[:min(len(e.text), 1)]
+	begins := func(with string) bool { return e.text == "" || strings.IndexByte(with, e.text[0]) >= 0 }
 	switch {
 	case e.kind == list:
 		return "list"
-	case e.kind != atom || strings.Contains(`"'r`, first):
+	case e.kind != atom || begins(`"'r`):
 		return "text"
-	case strings.Contains("-0123456789", first):
+	case begins("-0123456789"):
 		return "number" + strconv.FormatBool(strings.Contains(e.text, "."))
 	default: // each is of another type, but for the truth values
 		return strings.NewReplacer("true", "truth", "false", "truth").Replace(e.text)
