@@ -306,7 +306,7 @@ func (c *converter) partial(err error, notes *[]string) bool {
 
 // title returns the kind and name of a document. Old tests have no kind, and their name beside it.
 func title(o *manifest.Object) string {
-	return cmp.Or(o.Kind, "Test") + "/" + cmp.Or(o.Name, rawjson.Value(o.JSON()).Get("name").Text())
+	return cmp.Or(o.Kind, "Test") + "/" + cmp.Or(o.Name, rawjson.Value(o.JSON()).Get("name").Text(), "unnamed")
 }
 
 // publish writes the documents that an object becomes, which compile together with others, and its result. It reports whether the object
