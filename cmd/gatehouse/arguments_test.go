@@ -54,7 +54,7 @@ func TestNoCommandRepeatsSecrets(t *testing.T) {
 	if len(paths) < atLeast {
 		t.Fatalf("only %d commands: %q", len(paths), paths)
 	}
-	takesFiles := map[string]bool{"check": true, "explain": true, "inject": true, "mutate": true, "uninject": true, "convert": true, "lint": true, "review": true, "test": true, "replay": true, "record show": true}
+	takesFiles := map[string]bool{"check": true, "explain": true, "inject": true, "mutate": true, "uninject": true, "convert": true, "lint": true, "review": true, "test": true, "replay": true, "record show": true, "drill": true}
 	for _, path := range paths {
 		name := strings.Join(path, " ")
 		for _, secret := range []string{strayAccess, strayLogin, strayJWT, strayWord} {
