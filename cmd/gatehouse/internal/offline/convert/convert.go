@@ -186,7 +186,7 @@ func (c *converter) object(o *manifest.Object) {
 // Such a one is reported, and no more.
 func (c *converter) isRepeated(o *manifest.Object) bool {
 	v := rawjson.Value(o.JSON())
-	what, _ := json.Marshal([]any{o.GroupVersionKind().GroupKind(), o.Namespace, o.Name, toJSON(json.RawMessage(cmp.Or(string(v.Get("spec")), "null"))), v.Get("metadata", "annotations", autogenControllers).Text()}) // it is JSON
+	what, _ := json.Marshal([]any{o.GroupVersionKind().GroupKind(), o.Namespace, o.Name, toJSON(json.RawMessage(cmp.Or(string(v.Get("spec")), "null"))), v.Get("metadata", "annotations", autogenControllers).Text()}) //nolint:errchkjson // it is JSON
 	first := c.first[string(what)]
 	if first == nil {
 		if c.first[string(what)], first = o, o; strings.HasSuffix(o.Kind, "Policy") {
