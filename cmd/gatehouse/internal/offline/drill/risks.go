@@ -187,7 +187,13 @@ func (d *Drill) checkBundle(ctx context.Context, s *Subject, h *hook, o *Options
 		return // something writes it when it is installed, or the CAs of the API server count
 	}
 	roots, ok := checkCAs(s, bundle, o.Now)
-	if !ok || o.Served == nil || service == nil {
+	if !ok || service == nil {
+		return
+	}
+	if o.Served == nil {
+		if d.cluster.Whole {
+			d.assume("the certificates that webhooks serve are those that caBundle verifies: none was asked for (hint: --handshake)")
+		}
 		return
 	}
 	namespace, pod, port, found := d.cluster.endpoint(h.backend(), servicePort)

@@ -168,6 +168,23 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
+// TestNoHandshake: that the certificates of a cluster were not asked for is said once.
+func TestNoHandshake(t *testing.T) {
+	t.Parallel()
+	ca, _ := issued(t, "guard.guard.svc", now.Add(365*24*time.Hour))
+	d, err := New(t.Context(), wholeCluster(t, fmt.Sprintf(`%s, clientConfig: {caBundle: %s, service: {namespace: guard, name: guard}}`, harmless, base64.StdEncoding.EncodeToString(ca)), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.Run(t.Context(), Options{Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if assumed := strings.Join(r.Assumed, "\n"); strings.Count(assumed, "(hint: --handshake)") != 1 {
+		t.Errorf("assumed %q", assumed)
+	}
+}
+
 // TestTogether has what several webhooks are for one request.
 func TestTogether(t *testing.T) {
 	t.Parallel()
