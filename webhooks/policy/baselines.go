@@ -104,6 +104,9 @@ func entryOf(t target, result *ruleResult) (entry *baseline.Entry, why string) {
 	if why := s.WhyUnbounded(own, reads); why != "" {
 		return nil, why
 	}
+	if pod, isPod := r.podPath(); isPod {
+		rule.Programs, rule.Pod = s.HasPower(reads, pod), pod
+	}
 	if r.decider.hashed += len(r.object.raw); r.decider.hashed > mostHashed {
 		return nil, "the object is too large"
 	}

@@ -552,6 +552,49 @@ func TestDigestOfRules(t *testing.T) {
 	}
 }
 
+// TestDigestOfPower: an entry of a rule about power over the node holds the programs too, and one of another rule does not.
+func TestDigestOfPower(t *testing.T) {
+	t.Parallel()
+	set := stableSet(t)
+	having := func(context, container string) map[string]string {
+		var object map[string]any
+		must(t, yaml.Unmarshal([]byte("{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: shop}, spec: {hostNetwork: true, containers: [{name: a, securityContext: {"+context+"}, "+container+"}]}}"), &object))
+		return digests(t, set, object)
+	}
+	of := func(container string) map[string]string { return having("privileged: true", container) }
+	const before = "image: registry.example/a:1, command: [run], args: [x]"
+	want := of(before)
+	const power, lacks = "capabilities: {add: [SYS_ADMIN]}", "podSecurity.capabilities_restricted"
+	if a, b := having(power, before)[lacks], having(power, "image: registry.example/a:1, command: [sh]")[lacks]; a == "" || a == b {
+		t.Errorf("an added capability has the entry %s with any program", a)
+	}
+	for name, tt := range map[string]struct {
+		container string
+		same      bool
+	}{
+		"the same":             {before, true},
+		"another tag":          {"image: registry.example/a:2, command: [run], args: [x]", true},
+		"another image":        {"image: registry.example/b:1, command: [run], args: [x]", false},
+		"another registry":     {"image: evil.example/a:1, command: [run], args: [x]", false},
+		"another command":      {"image: registry.example/a:1, command: [sh], args: [x]", false},
+		"other arguments":      {"image: registry.example/a:1, command: [run], args: [x, y]", false},
+		"joined differently":   {"image: registry.example/a:1, command: [run, x]", false},
+		"an image that is not": {"image: \"registry.example/a:1 \", command: [run], args: [x]", false},
+	} {
+		got := of(tt.container)
+		for _, rule := range []string{"podSecurity.privileged", "podSecurity.hostNamespaces"} {
+			if want[rule] == "" || (got[rule] == want[rule]) != tt.same {
+				t.Errorf("%s: %s is %s, and was %s", name, rule, got[rule], want[rule])
+			}
+		}
+		for _, rule := range []string{"podSecurity.runAsNonRoot", "podSecurity.capabilities_restricted"} {
+			if want[rule] == "" || got[rule] != want[rule] {
+				t.Errorf("%s: %s is %s, and was %s", name, rule, got[rule], want[rule])
+			}
+		}
+	}
+}
+
 // TestDigestOfUpgrade has the same digests for what three versions of Kubernetes have made of the same pods.
 func TestDigestOfUpgrade(t *testing.T) {
 	t.Parallel()

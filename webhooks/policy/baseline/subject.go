@@ -13,6 +13,7 @@ import (
 
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/defaults"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/image"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
@@ -243,7 +244,7 @@ func (s *Subject) normalise(metadata map[string]any, name string) {
 		return
 	}
 	spec, _ := s.fields["spec"].(map[string]any)
-	for _, list := range []string{"containers", "initContainers", "ephemeralContainers"} {
+	for _, list := range containerLists() {
 		for container := range objects(spec[list]) {
 			for mount := range objects(container["volumeMounts"]) {
 				shorten(mount, "name")
@@ -335,6 +336,9 @@ type RuleID struct {
 	Annotations string
 	// Request are values that the rule reads of the request, in a fixed order.
 	Request []string
+	// Programs says that the programs of the pod at the path Pod count too: a privilege is as dangerous as the program that has it.
+	Programs bool
+	Pod      []string
 }
 
 // version is that of what is hashed. Another one makes all baselines invalid.
@@ -358,6 +362,83 @@ func (s *Subject) Entry(rule RuleID, reads *expression.Reads) Entry {
 			}
 		}
 	}
+	if rule.Programs {
+		text = appendPrograms(text, s.fields, rule.Pod)
+	}
 	text = append(reads.AppendRead(text, s.fields), ']')
 	return Entry{Object: s.String(), Digest: sha256.Sum256(text)}
+}
+
+// containerLists returns the lists of containers in the spec of a pod.
+func containerLists() [3]string {
+	return [...]string{"containers", "initContainers", "ephemeralContainers"}
+}
+
+// at returns what is at a path of objects, nil if nothing is.
+func at(fields map[string]any, path ...string) (value any) {
+	value = fields
+	for _, name := range path {
+		fields, _ = value.(map[string]any)
+		value = fields[name]
+	}
+	return value
+}
+
+// HasPower reports whether the pod at a path of the object has power over its node, in a field that a rule reads.
+func (s *Subject) HasPower(reads *expression.Reads, pod []string) bool {
+	path := append(slices.Clip(pod), "spec")
+	spec, _ := at(s.fields, path...).(map[string]any)
+	has := func(value any, field ...string) bool {
+		added, _ := value.([]any)
+		return (value == true || value == "Unmasked" || len(added) > 0) && reads.Touches(slices.Concat(path, field)...)
+	}
+	for _, name := range []string{"hostIPC", "hostNetwork", "hostPID"} {
+		if has(spec[name], name) {
+			return true
+		}
+	}
+	if process := []string{"securityContext", "windowsOptions", "hostProcess"}; has(at(spec, process...), process...) {
+		return true
+	}
+	for volume := range objects(spec["volumes"]) {
+		if has(volume["hostPath"] != nil, "volumes", expression.EachElement, "hostPath") {
+			return true
+		}
+	}
+	for _, list := range containerLists() {
+		for container := range objects(spec[list]) {
+			for _, field := range [...][]string{{"capabilities", "add"}, {"privileged"}, {"procMount"}, {"windowsOptions", "hostProcess"}} {
+				field = append([]string{"securityContext"}, field...)
+				if has(at(container, field...), append([]string{list, expression.EachElement}, field...)...) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// appendPrograms appends what the containers of a pod run: of the image the name, so that the next version of a program has the same
+// text, and the command with its arguments.
+func appendPrograms(text []byte, fields map[string]any, pod []string) []byte {
+	for _, list := range containerLists() {
+		for container := range objects(at(fields, slices.Concat(pod, []string{"spec", list})...)) {
+			of, _ := container["image"].(string)
+			if reference, ok := image.Parse(of); ok {
+				of = reference.Name
+			}
+			text = append(rawjson.AppendString(append(text, '['), of), ',')
+			for _, field := range []string{"command", "args"} {
+				text = append(text, '[')
+				parts, _ := container[field].([]any)
+				for _, part := range parts {
+					word, _ := part.(string)
+					text = append(rawjson.AppendString(text, word), ',')
+				}
+				text = append(text, ']')
+			}
+			text = append(text, ']')
+		}
+	}
+	return append(text, ',')
 }
