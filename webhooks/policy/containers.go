@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/image"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/baseline"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )
@@ -50,14 +51,9 @@ func (m *containerMatch) matches(c *container) bool {
 		(len(m.images) == 0 || slices.ContainsFunc(m.images, func(p image.Pattern) bool { return p.Matches(c.image) }))
 }
 
-// containerLists returns the lists of containers in the spec of a pod.
-func containerLists() [3]string {
-	return [...]string{"containers", "initContainers", "ephemeralContainers"}
-}
-
-// containerPaths returns the paths of these lists for a pod, or the template of one, at a path of the object.
+// containerPaths returns the paths of the lists of containers for a pod, or the template of one, at a path of the object.
 func containerPaths(pod []string) [][]string {
-	lists := containerLists()
+	lists := baseline.ContainerLists()
 	out := make([][]string, 0, len(lists))
 	for _, list := range lists {
 		out = append(out, slices.Concat(pod, []string{"spec", list}))
@@ -72,7 +68,7 @@ type container struct {
 	image image.Reference
 }
 
-// podContainers are the containers of a request: of the object and then of the one before, in the order of containerLists.
+// podContainers are the containers of a request: of the object and then of the one before, in the order of their lists.
 type podContainers struct {
 	all []container
 	// without is the request without the containers that left says, nil if none was made.
@@ -156,7 +152,7 @@ func withoutContainers(object rawjson.Value, pod []string, left []bool, next int
 	if !ok || spec.Kind() != rawjson.Object {
 		return object, next
 	}
-	lists := containerLists()
+	lists := baseline.ContainerLists()
 	var texts [len(lists)][]byte
 	for k, list := range lists {
 		var elements [][]byte

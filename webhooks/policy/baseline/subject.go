@@ -244,7 +244,7 @@ func (s *Subject) normalise(metadata map[string]any, name string) {
 		return
 	}
 	spec, _ := s.fields["spec"].(map[string]any)
-	for _, list := range containerLists() {
+	for _, list := range ContainerLists() {
 		for container := range objects(spec[list]) {
 			for mount := range objects(container["volumeMounts"]) {
 				shorten(mount, "name")
@@ -369,8 +369,8 @@ func (s *Subject) Entry(rule RuleID, reads *expression.Reads) Entry {
 	return Entry{Object: s.String(), Digest: sha256.Sum256(text)}
 }
 
-// containerLists returns the lists of containers in the spec of a pod.
-func containerLists() [3]string {
+// ContainerLists returns the names of the lists of containers in the spec of a pod.
+func ContainerLists() [3]string {
 	return [...]string{"containers", "initContainers", "ephemeralContainers"}
 }
 
@@ -405,7 +405,7 @@ func (s *Subject) HasPower(reads *expression.Reads, pod []string) bool {
 			return true
 		}
 	}
-	for _, list := range containerLists() {
+	for _, list := range ContainerLists() {
 		for container := range objects(spec[list]) {
 			for _, field := range [...][]string{{"capabilities", "add"}, {"privileged"}, {"procMount"}, {"windowsOptions", "hostProcess"}} {
 				field = append([]string{"securityContext"}, field...)
@@ -421,7 +421,7 @@ func (s *Subject) HasPower(reads *expression.Reads, pod []string) bool {
 // appendPrograms appends what the containers of a pod run: of the image the name, so that the next version of a program has the same
 // text, and the command with its arguments.
 func appendPrograms(text []byte, fields map[string]any, pod []string) []byte {
-	for _, list := range containerLists() {
+	for _, list := range ContainerLists() {
 		for container := range objects(at(fields, slices.Concat(pod, []string{"spec", list})...)) {
 			of, _ := container["image"].(string)
 			if reference, ok := image.Parse(of); ok {
