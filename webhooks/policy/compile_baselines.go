@@ -38,7 +38,7 @@ func (c *compilation) baselines(spec *Spec) {
 	if len(spec.Baselines) == 0 {
 		return
 	}
-	rules, seen := exceptionRules(spec), map[string]string{}
+	rules, seen := ExceptionRules(spec), map[string]string{}
 	sorted := make([]*Baseline, len(spec.Baselines))
 	for i := range spec.Baselines {
 		sorted[i] = &spec.Baselines[i]

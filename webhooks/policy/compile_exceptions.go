@@ -27,8 +27,8 @@ import (
 // defaultExceptionNamespaces returns those whose exceptions may be about any object.
 func defaultExceptionNamespaces() []string { return []string{"gatehouse-system"} }
 
-// exceptionRules returns the namespaces in which exceptions and baselines take effect.
-func exceptionRules(spec *Spec) v1alpha1.ExceptionRules {
+// ExceptionRules returns the namespaces in which exceptions and baselines take effect.
+func ExceptionRules(spec *Spec) v1alpha1.ExceptionRules {
 	rules := v1alpha1.ExceptionRules{}
 	if spec.Configuration != nil {
 		rules = spec.Configuration.Exceptions
@@ -69,7 +69,7 @@ func reachOf(rules *v1alpha1.ExceptionRules, namespace string) Reach {
 
 // exceptions compiles the exceptions and gives them to their policies.
 func (c *compilation) exceptions(spec *Spec) {
-	rules := exceptionRules(spec)
+	rules := ExceptionRules(spec)
 	seen := map[string]string{}
 	var all []*exception
 	for i := range spec.Exceptions {

@@ -63,6 +63,24 @@ func (r *Reads) asksEach(path []string) bool {
 	}
 }
 
+// Shape says what the Reads are made of, for who compares objects by other means than SameWithin.
+type Shape struct {
+	// Whole is true if all of the value is read, Strict if an absent value is not equal to an empty one, and Kept if no element may be
+	// gone.
+	Whole, Strict, Kept bool
+	// Members are the names of those that are read, sorted, and Each is what is read of each element, nil for nothing.
+	Members []string
+	Each    *Reads
+}
+
+// Shape returns what the Reads are made of.
+func (r *Reads) Shape() Shape {
+	return Shape{Whole: r.whole, Strict: r.strict, Kept: r.kept, Members: r.names, Each: r.each}
+}
+
+// Member returns what is read of a member, nil for nothing.
+func (r *Reads) Member(name string) *Reads { return r.members[name] }
+
 // isWithin reports whether nothing is read but what is at the paths.
 func (r *Reads) isWithin(paths [][]string) bool {
 	if slices.ContainsFunc(paths, func(path []string) bool { return len(path) == 0 }) {

@@ -1,0 +1,861 @@
+// Package compile translates policies, bindings and exceptions of Gatehouse into ValidatingAdmissionPolicies, which the API server enforces by
+// itself, and says of every rule and exception whether the API server then decides as Gatehouse does. It is pure: no clock, no file, no client.
+package compile
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
+)
+
+// The annotations and the label of compiled documents.
+const (
+	// FromAnnotation is the kind and name of the source.
+	FromAnnotation = "gatehouse.dev/compiled-from"
+	// HashAnnotation is the SHA-256 of the spec, as it was compiled.
+	HashAnnotation = "gatehouse.dev/compiled-hash"
+	// ExpiresAnnotation is when the first of the exceptions in the document ends, in RFC 3339. From then on it must be compiled again.
+	ExpiresAnnotation = "gatehouse.dev/exceptions-expire-at"
+	// ManagedByLabel has the value ManagedBy.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedBy      = "gatehouse-compile"
+)
+
+// The limits of the API server.
+const (
+	maxExpression      = 10_000 // characters
+	maxMatchConditions = 64
+	maxDocument        = 1 << 20 // bytes
+)
+
+// Status is what becomes of a rule or exception.
+type Status string
+
+// The values of Status, from the best to the worst.
+const (
+	// Native is decided by the API server as by Gatehouse.
+	Native Status = "native"
+	// Differs is decided by the API server, with differences that are named.
+	Differs Status = "differs"
+	// Stays is decided by Gatehouse alone.
+	Stays Status = "stays"
+)
+
+// Item is what becomes of one rule, or of an exception.
+type Item struct {
+	// Kind and Name are those of the policy or exception.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Rule is as in messages, "" for an exception.
+	Rule   string `json:"rule,omitempty"`
+	Status Status `json:"status"`
+	// Reasons are the differences, or why it stays.
+	Reasons []string `json:"reasons,omitempty"`
+	// Notes are what else there is to know.
+	Notes []string `json:"notes,omitempty"`
+}
+
+func (i *Item) add(status Status, reason string) {
+	if i.Status != Stays {
+		i.Status = status
+	}
+	if !slices.Contains(i.Reasons, reason) {
+		i.Reasons = append(i.Reasons, reason)
+	}
+}
+
+func (i *Item) differ(reason string) { i.add(Differs, reason) }
+func (i *Item) stay(reason string)   { i.add(Stays, reason) }
+func (i *Item) note(text string)     { i.Notes = append(i.Notes, text) }
+
+// Document is a compiled document.
+type Document struct {
+	// From is the kind and name of the source.
+	From string
+	// Policy or Binding is set.
+	Policy  *admissionregistrationv1.ValidatingAdmissionPolicy
+	Binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
+}
+
+// Meta returns the metadata of the document.
+func (d *Document) Meta() *metav1.ObjectMeta {
+	if d.Policy != nil {
+		return &d.Policy.ObjectMeta
+	}
+	return &d.Binding.ObjectMeta
+}
+
+// Object returns the document itself.
+func (d *Document) Object() any {
+	if d.Policy != nil {
+		return d.Policy
+	}
+	return d.Binding
+}
+
+// General are the differences that all compiled policies have.
+func General() []string {
+	return []string{
+		"a refusal names only the first violation",
+		"audit annotations do not name exceptions and violations that existed before; those of rules begin with the name of the compiled policy",
+		"an update of an object that violates a rule as before is refused if it takes an element from a list and renames another that is alike",
+		"an exception does not help where a match condition of the policy cannot be evaluated, or its params are missing",
+	}
+}
+
+// Output is what Compile makes.
+type Output struct {
+	// Documents are in a fixed order: policies and then bindings, by their sources.
+	Documents []Document
+	// Items are the rules by their policies, and then the exceptions.
+	Items []*Item
+	// Expires is when the first exception in the documents ends, zero for never.
+	Expires time.Time
+}
+
+// Worst returns the worst status.
+func (o *Output) Worst() Status {
+	worst := Native
+	for _, i := range o.Items {
+		if i.Status == Stays || i.Status == Differs && worst == Native {
+			worst = i.Status
+		}
+	}
+	return worst
+}
+
+// Options are what Compile is to know besides the configuration.
+type Options struct {
+	// Kubernetes is the version of the API server, such as "1.36".
+	Kubernetes string
+	// Now is the time by which exceptions and baselines have expired.
+	Now time.Time
+	// Until, if it is not zero, is the time up to which the documents will be used: exceptions that expire before are left out.
+	Until time.Time
+}
+
+// compilation is one call of Compile.
+type compilation struct {
+	spec      *policy.Spec
+	options   Options
+	out       Output
+	compiler  *expression.Compiler
+	selectors matching.Selectors
+	workloads *workload.Kinds
+	excepted  []exception
+	// injects is true if pods get sidecars.
+	injects bool
+	names   map[string]string
+	items   map[string][]*Item // of the documents, by their names
+}
+
+// Compile compiles a configuration that is valid. The error is about the options.
+func Compile(configuration *config.Config, options Options) (*Output, error) {
+	c := &compilation{
+		spec: &configuration.Policy, options: options, selectors: matching.NewSelectors(), injects: len(configuration.Sidecar.Profiles) > 0,
+		names: map[string]string{}, items: map[string][]*Item{},
+	}
+	var err error
+	if c.compiler, err = expression.NewCompiler(options.Kubernetes, nil); err != nil {
+		return nil, err
+	}
+	if c.workloads, err = workload.New(workload.FromAPI(configuration.Workloads())); err != nil {
+		return nil, err
+	}
+	c.excepted = c.exceptions()
+	exceptionItems := c.out.Items
+	c.out.Items = nil
+	sources := c.sources()
+	for i := range sources {
+		if err := c.source(&sources[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.verify(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(exceptionItems, func(a, b *Item) int { return cmp.Compare(a.Name, b.Name) })
+	c.out.Items = append(c.out.Items, exceptionItems...)
+	return &c.out, nil
+}
+
+// item adds one to the report.
+func (c *compilation) item(kind, name, rule string) *Item {
+	item := &Item{Kind: kind, Name: name, Rule: rule, Status: Native}
+	c.out.Items = append(c.out.Items, item)
+	return item
+}
+
+// source is a policy of either kind with its bindings.
+type source struct {
+	kind, name  string
+	spec        *admissionregistrationv1.ValidatingAdmissionPolicySpec
+	own         *v1alpha1.AdmissionPolicySpec
+	annotations map[string]string
+	bindings    []bound
+	templates   bool
+	existing    bool
+}
+
+// bound is a binding of a source.
+type bound struct {
+	name string
+	spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
+}
+
+const (
+	policyKind    = "ValidatingAdmissionPolicy"
+	admissionKind = "AdmissionPolicy"
+)
+
+// sources returns the policies by their names.
+func (c *compilation) sources() (out []source) {
+	bindings := map[string][]bound{}
+	for i := range c.spec.Bindings {
+		b := &c.spec.Bindings[i]
+		key := policyKind + "/" + b.Spec.PolicyName
+		bindings[key] = append(bindings[key], bound{b.Name, validation.DefaultBindingSpec(&b.Spec)})
+	}
+	for i := range c.spec.AdmissionPolicyBindings {
+		b := &c.spec.AdmissionPolicyBindings[i]
+		key := admissionKind + "/" + b.Spec.PolicyName
+		bindings[key] = append(bindings[key], bound{b.Name + ownSuffix, validation.DefaultBindingSpec(&b.Spec)})
+	}
+	for i := range c.spec.Policies {
+		p := &c.spec.Policies[i]
+		out = append(out, source{
+			kind: policyKind, name: p.Name, spec: validation.DefaultPolicySpec(&p.Spec), annotations: p.Annotations,
+			templates: p.Annotations[v1alpha1.WorkloadTemplatesAnnotation] == string(v1alpha1.CheckTemplates),
+			existing:  p.Annotations[v1alpha1.ExistingViolationsAnnotation] == string(v1alpha1.AllowExisting),
+		})
+	}
+	for i := range c.spec.AdmissionPolicies {
+		p := &c.spec.AdmissionPolicies[i]
+		s := source{
+			kind: admissionKind, name: p.Name, spec: validation.DefaultPolicySpec(p.Spec.Upstream()), own: &p.Spec, annotations: p.Annotations,
+			templates: p.Spec.WorkloadTemplates != v1alpha1.IgnoreTemplates, existing: p.Spec.ExistingViolations != v1alpha1.DenyExisting,
+		}
+		if len(p.Spec.ValidationActions) > 0 {
+			actions := &admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: p.Spec.ValidationActions}
+			s.bindings = append(s.bindings, bound{p.Name + ownSuffix, actions})
+		}
+		out = append(out, s)
+	}
+	for i := range out {
+		out[i].bindings = append(out[i].bindings, bindings[out[i].kind+"/"+out[i].name]...)
+	}
+	slices.SortFunc(out, func(a, b source) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind)) })
+	return out
+}
+
+// ownSuffix ends the names of what AdmissionPolicies become. ValidatingAdmissionPolicies keep their names.
+const ownSuffix = ".gatehouse.dev"
+
+// rule is a validation of a policy, or a check of a standard.
+type rule struct {
+	name, indexed                          string
+	expression, message, messageExpression string
+	reason                                 *metav1.StatusReason
+	standard                               bool
+	item                                   *Item
+	program                                *expression.Program
+}
+
+// part is one of the policies that a source becomes: for what the source matches itself, or for the templates at a path.
+type part struct {
+	// path and template are nil for the first.
+	path     []string
+	template *forTemplate
+	// isPod is true if only pods match, or templates of them.
+	isPod             bool
+	matchesNamespaces bool
+	// templates are the paths of all templates.
+	templates [][]string
+	kinds     []workload.Kind
+}
+
+// source compiles a policy.
+func (c *compilation) source(s *source) error {
+	if len(s.bindings) == 0 {
+		c.item(s.kind, s.name, "").note("no binding puts it in force")
+		return nil
+	}
+	if c.isPlain(s) {
+		c.plain(s)
+		return nil
+	}
+	rules, err := c.rules(s)
+	if err != nil {
+		return err
+	}
+	conditionsReadObject := c.programs(s, rules)
+	existing := s.existing && conditionsReadObject
+	denying := 0
+	for _, b := range s.bindings {
+		if slices.Contains(b.spec.ValidationActions, admissionregistrationv1.Deny) {
+			denying++
+		}
+	}
+	created := creationOf(s.spec.MatchConstraints.ResourceRules)
+	if existing && denying > 0 && (denying < len(s.bindings) || created == partlyCreated || !isEmptySelector(s.spec.MatchConstraints.ObjectSelector)) {
+		for i := range rules {
+			rules[i].item.differ("an update of an object that violates the rule already is refused")
+		}
+		existing = false
+	}
+	existing = existing && denying > 0
+	first := &part{isPod: matchesOnlyPods(s.spec.MatchConstraints), matchesNamespaces: matchesNamespaces(s.spec.MatchConstraints)}
+	byPath := map[string]*part{}
+	for _, k := range c.workloads.All() {
+		path := strings.Join(k.Template, ".")
+		if byPath[path] == nil {
+			byPath[path] = &part{path: k.Template, isPod: true}
+			first.templates = append(first.templates, k.Template)
+		}
+		byPath[path].kinds = append(byPath[path].kinds, k)
+	}
+	if err := c.part(s, first, rules, existing && created == alwaysCreated); err != nil {
+		return err
+	}
+	if !s.templates || !c.selectors.Compile(s.spec.MatchConstraints).MatchesPodCreation() {
+		return nil
+	}
+	for _, path := range sortedKeys(byPath) {
+		p := byPath[path]
+		if p.template, err = newForTemplate(p.path); err != nil {
+			return err
+		}
+		if err := c.part(s, p, rules, existing); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isPlain reports whether a policy is Kubernetes' own and nothing of Gatehouse applies to it.
+func (c *compilation) isPlain(s *source) bool {
+	return s.own == nil && !s.templates && !s.existing && len(c.baselined(s.kind, s.name)) == 0 &&
+		!slices.ContainsFunc(c.excepted, func(x exception) bool { _, isAbout := x.of(s.kind, s.name); return isAbout })
+}
+
+// plain adds a policy as it is.
+func (c *compilation) plain(s *source) {
+	for i := range s.spec.Validations {
+		c.item(s.kind, s.name, v1alpha1.IndexedRule(i))
+	}
+	for i := range s.spec.AuditAnnotations {
+		c.item(s.kind, s.name, fmt.Sprintf("auditAnnotations[%d]", i))
+	}
+	c.emit(s, s.name, s.spec, time.Time{}, c.out.Items[len(c.out.Items)-len(s.spec.Validations)-len(s.spec.AuditAnnotations):])
+	for _, b := range s.bindings {
+		c.bind(s, b.name, s.name, *b.spec)
+	}
+}
+
+// rules returns the rules of a policy, and adds them to the report.
+func (c *compilation) rules(s *source) ([]rule, error) {
+	var out []rule
+	if s.own != nil && s.own.PodSecurity != nil {
+		standard := s.own.PodSecurity
+		item := c.item(s.kind, s.name, "podSecurity")
+		checks, err := standardRules(standard.Level, standard.Version)
+		if err != nil {
+			return nil, err
+		}
+		if standard.NamespaceLabels == v1alpha1.HonorNamespaceLabels {
+			item.stay("labels of the namespace decide the level (the API server's own PodSecurity plug-in reads them, for pods)")
+		}
+		for i := range checks {
+			checks[i].item, checks[i].reason = item, new(metav1.StatusReasonForbidden)
+		}
+		out = checks
+	}
+	for i := range s.spec.Validations {
+		v := &s.spec.Validations[i]
+		r := rule{name: v1alpha1.IndexedRule(i), expression: v.Expression, message: strings.TrimSpace(v.Message), messageExpression: v.MessageExpression, reason: v.Reason}
+		if s.own != nil && s.own.Validations[i].Name != "" {
+			r.indexed, r.name = r.name, s.own.RuleName(i)
+		}
+		r.item = c.item(s.kind, s.name, r.name)
+		out = append(out, r)
+	}
+	baselined := c.baselined(s.kind, s.name)
+	for i := range out {
+		r := &out[i]
+		if baselined[r.name] {
+			r.item.stay("a PolicyBaseline allows some violations by their hashes, which the API server cannot compute")
+		}
+		for _, x := range c.excepted {
+			if named, isAbout := x.of(s.kind, s.name); isAbout && x.Spec.Match.Containers != nil && isNamed(named, r) {
+				r.item.stay("exception " + x.title + " is about containers")
+			}
+		}
+	}
+	return out, nil
+}
+
+// programs compiles the rules as they are, and reports whether the match conditions depend on the object alone.
+func (c *compilation) programs(s *source, rules []rule) bool {
+	var found diagnostic.List
+	scope := expression.NewScope(validation.Reporter{List: &found}, c.compiler, s.spec.ParamKind != nil, s.spec.Variables, nil)
+	alone := true
+	for _, condition := range scope.CompileConditions(nil, s.spec.MatchConditions) {
+		alone = alone && !condition.Uses().Has(expression.UsesOldObject|expression.UsesUser|expression.UsesAuthorizer)
+	}
+	scope.DeclareVariables(nil, s.spec.Variables)
+	scope.Reads = true
+	for i := range rules {
+		if r := &rules[i]; !r.standard {
+			if r.program = scope.Compile(nil, r.expression, cel.BoolType); r.program == nil {
+				r.item.stay("it does not compile in Kubernetes " + c.options.Kubernetes)
+			}
+		}
+	}
+	return alone
+}
+
+// part compiles a part of a policy.
+func (c *compilation) part(s *source, p *part, rules []rule, existing bool) error {
+	name := s.name
+	if s.own != nil {
+		name += ownSuffix
+	}
+	where := ""
+	if p.path != nil {
+		where = strings.Join(p.path, ".") + ": "
+		name = s.name + "." + strings.ToLower(strings.Join(p.path, ".")) + ownSuffix
+	}
+	spec := &admissionregistrationv1.ValidatingAdmissionPolicySpec{FailurePolicy: s.spec.FailurePolicy, ParamKind: s.spec.ParamKind}
+	for _, r := range rules {
+		if p.path != nil && c.injects {
+			r.item.differ("a pod template is judged without the sidecars that Gatehouse adds")
+		}
+	}
+	if problem := c.matchAs(s, p, spec, existing, rules); problem != "" {
+		for i := range rules {
+			rules[i].item.differ("pod templates at " + where + problem)
+		}
+		return nil
+	}
+	guards, expires := c.guards(s, p, spec, rules)
+	if slices.ContainsFunc(rules, func(r rule) bool { return r.standard && r.item.Status != Stays }) {
+		text := standardContainers
+		if p.template != nil {
+			text, _ = p.template.rewrite(text)
+		}
+		spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: standardVariable, Expression: text})
+	}
+	var items []*Item
+	for i := range rules {
+		r := &rules[i]
+		if r.item.Status == Stays {
+			continue
+		}
+		v, problem := c.rule(p, r, where, guards[i], existing)
+		if problem != "" && p.path == nil {
+			r.item.stay(problem)
+			continue
+		}
+		if problem != "" {
+			r.item.differ("pod templates stay with Gatehouse: " + problem)
+			continue
+		}
+		spec.Validations, items = append(spec.Validations, v), append(items, r.item)
+	}
+	c.annotations(s, p, spec)
+	if len(spec.Validations)+len(spec.AuditAnnotations) == 0 {
+		return nil
+	}
+	if c.emit(s, name, spec, expires, items) {
+		c.bindings(s, p, name, items)
+	}
+	return nil
+}
+
+// annotations adds the audit annotations.
+func (c *compilation) annotations(s *source, p *part, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
+	for i, a := range s.spec.AuditAnnotations {
+		rule := fmt.Sprintf("auditAnnotations[%d]", i)
+		at := slices.IndexFunc(c.out.Items, func(i *Item) bool { return i.Kind == s.kind && i.Name == s.name && i.Rule == rule })
+		if at < 0 {
+			c.item(s.kind, s.name, rule)
+			at = len(c.out.Items) - 1
+		}
+		if p.template != nil {
+			var problem string
+			if a.ValueExpression, problem = p.template.rewrite(a.ValueExpression); problem != "" {
+				c.out.Items[at].differ("pod templates have no such annotation: " + problem)
+				continue
+			}
+		}
+		spec.AuditAnnotations = append(spec.AuditAnnotations, a)
+	}
+}
+
+// matchAs sets what a part matches, and its variables, or returns why it cannot.
+func (c *compilation) matchAs(s *source, p *part, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, existing bool, rules []rule) string {
+	match := s.spec.MatchConstraints
+	if p.path == nil {
+		spec.MatchConstraints = match
+		spec.MatchConditions = slices.Clone(s.spec.MatchConditions)
+		spec.Variables = slices.Clone(s.spec.Variables)
+		return ""
+	}
+	if slices.ContainsFunc(match.ExcludeResourceRules, mayMatchPods) {
+		return "the policy excludes some pods"
+	}
+	spec.MatchConstraints = &admissionregistrationv1.MatchResources{NamespaceSelector: match.NamespaceSelector, MatchPolicy: new(admissionregistrationv1.Equivalent)}
+	byGroup := map[string][]string{}
+	for _, k := range p.kinds {
+		if k.Resource == "" {
+			for i := range rules {
+				rules[i].item.differ("templates of " + k.Kind + " stay with Gatehouse, because PolicyConfiguration does not name its resource")
+			}
+			continue
+		}
+		byGroup[k.Group] = append(byGroup[k.Group], k.Resource)
+	}
+	if len(byGroup) == 0 {
+		return "their resources are not known"
+	}
+	for _, group := range sortedKeys(byGroup) {
+		spec.MatchConstraints.ResourceRules = append(spec.MatchConstraints.ResourceRules, admissionregistrationv1.NamedRuleWithOperations{
+			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: slices.Sorted(slices.Values(byGroup[group])), Scope: new(admissionregistrationv1.NamespacedScope),
+				},
+			},
+		})
+	}
+	add := func(name, text string) {
+		spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: name, Expression: text})
+	}
+	add("gatehouse-template", p.optionalPath("object")+".hasValue()")
+	alone := existing && !slices.ContainsFunc(rules, func(r rule) bool {
+		return r.program != nil && (r.program.Uses().Has(expression.UsesOldObject|expression.UsesUser|expression.UsesAuthorizer) || r.program.Reads().IsNothing())
+	})
+	if alone {
+		add("gatehouse-template-changed", `request.operation != "UPDATE" || `+p.optionalPath("object")+" != "+p.optionalPath("oldObject"))
+	}
+	if all := p.objectSelector(match.ObjectSelector); len(all) > 0 {
+		add("gatehouse-template-labels", strings.Join(all, " && "))
+	}
+	for _, condition := range s.spec.MatchConditions {
+		text, problem := p.template.rewrite(condition.Expression)
+		if problem != "" {
+			return "match condition " + condition.Name + ": " + problem
+		}
+		add(condition.Name, text)
+	}
+	if len(spec.MatchConditions) > maxMatchConditions {
+		return "there are too many match conditions"
+	}
+	for _, v := range s.spec.Variables {
+		text, problem := p.template.rewrite(v.Expression)
+		if problem != "" {
+			p.template.untranslated[v.Name] = problem
+			continue
+		}
+		spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: v.Name, Expression: text})
+	}
+	return ""
+}
+
+// guards returns for each rule the variables that are true for objects that exceptions exempt from it, and when the first of them expires. An
+// exception from the whole policy becomes a match condition where it can. A rule with an exception that has no translation stays.
+func (c *compilation) guards(s *source, p *part, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, rules []rule) (out [][]string, expires time.Time) {
+	out = make([][]string, len(rules))
+	taken := map[string]bool{standardVariable: true}
+	for _, v := range spec.Variables {
+		taken[v.Name] = true
+	}
+	for i := range c.excepted {
+		x := &c.excepted[i]
+		named, isAbout := x.of(s.kind, s.name)
+		if !isAbout || x.Spec.Match.Containers != nil {
+			continue
+		}
+		g, problem := x.guard(p)
+		if problem == "" && len(g.text) > maxExpression {
+			problem = "it is too long for the API server"
+		}
+		if problem == "" && !g.certain && *s.spec.FailurePolicy == admissionregistrationv1.Ignore {
+			x.item.differ("where a condition of it cannot be evaluated, violations of " + s.kind + " " + s.name + " pass")
+		}
+		if at := x.Spec.ExpiresAt; problem == "" && at != nil && (expires.IsZero() || at.Time.Before(expires)) {
+			expires = at.Time
+		}
+		if problem == "" && len(named) == 0 && g.certain && !g.readsNamespace && len(s.spec.AuditAnnotations) == 0 && len(spec.MatchConditions) < maxMatchConditions {
+			name := strings.ReplaceAll(x.title, "/", "-")
+			const most = 40
+			digest := sha256.Sum256([]byte(x.title))
+			name = "exception-" + strings.Trim(name[:min(len(name), most)], "-.") + "-" + hex.EncodeToString(digest[:4])
+			spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: name, Expression: "!(" + g.text + ")"})
+			continue
+		}
+		variable := "exception_" + strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+				return r
+			}
+			return '_'
+		}, x.title)
+		for taken[variable] {
+			variable += "_"
+		}
+		used := false
+		for k := range rules {
+			if !isNamed(named, &rules[k]) {
+				continue
+			}
+			if problem != "" {
+				why := "exception " + x.title + ": " + problem
+				if x.item.differ("the rules that it exempts stay with Gatehouse: " + problem); p.path == nil {
+					rules[k].item.stay(why)
+				} else {
+					out[k] = append(out[k], "")
+					rules[k].item.differ("pod templates stay with Gatehouse: " + why)
+				}
+				continue
+			}
+			used = true
+			out[k] = append(out[k], "variables."+variable)
+		}
+		if used {
+			taken[variable] = true
+			spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: variable, Expression: g.text})
+		}
+	}
+	return out, expires
+}
+
+// rule returns a rule as a validation of the part, or why it is none.
+func (c *compilation) rule(p *part, r *rule, where string, guards []string, existing bool) (v admissionregistrationv1.Validation, problem string) {
+	text := r.expression
+	if slices.Contains(guards, "") {
+		return v, "an exception of it has no translation"
+	}
+	v = admissionregistrationv1.Validation{Reason: r.reason, Message: r.message, MessageExpression: r.messageExpression}
+	if p.template != nil {
+		if text, problem = p.template.rewrite(text); problem != "" {
+			return v, problem
+		}
+		if v.MessageExpression != "" {
+			if v.MessageExpression, problem = p.template.rewrite(v.MessageExpression); problem != "" {
+				v.MessageExpression = "" // the message says it too
+			}
+		}
+	}
+	var also []string
+	var differences []string
+	switch {
+	case r.standard:
+		if p.path == nil {
+			also = append(also, standardUnchanged())
+		}
+		if existing {
+			object, old := p.optionalPath("object"), p.optionalPath("oldObject")
+			also = append(also, fmt.Sprintf(`request.operation == "UPDATE" && %[1]s.?spec == %[2]s.?spec && %[1]s.?metadata.?annotations == %[2]s.?metadata.?annotations`, object, old))
+			differences = append(differences, limitsRefused)
+			if p.path == nil {
+				differences = []string{"an ephemeral container cannot be added to a pod that violates the check already"}
+			}
+		}
+	case existing:
+		var unchanged string
+		if unchanged, differences = p.unchanged(r.program); unchanged != "" {
+			also = append(also, unchanged)
+		}
+	}
+	also = append(also, guards...)
+	v.Expression = text
+	if len(also) > 0 {
+		v.Expression = "(\n" + text + "\n)"
+		for _, other := range also {
+			v.Expression += " ||\n" + other
+		}
+	}
+	if len(v.Expression) > maxExpression {
+		return v, fmt.Sprintf("it has more than %d characters with its exceptions", maxExpression)
+	}
+	if v.Message == "" {
+		v.Message = "failed expression: " + strings.Join(strings.Fields(r.expression), " ")
+	}
+	prefix := where
+	if r.indexed != "" || r.standard {
+		prefix += r.name + ": "
+	}
+	v.Message = prefix + v.Message
+	if prefix != "" && v.MessageExpression != "" {
+		v.MessageExpression = fmt.Sprintf("%q + (\n%s\n)", prefix, v.MessageExpression)
+	}
+	for _, difference := range differences {
+		r.item.differ(difference)
+	}
+	return v, ""
+}
+
+// emit adds a policy, and reports whether it can be.
+func (c *compilation) emit(s *source, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, expires time.Time, items []*Item) bool {
+	from := s.kind + "/" + s.name
+	text, err := json.Marshal(spec)
+	problem := ""
+	switch other := c.names[name]; {
+	case err != nil:
+		problem = err.Error()
+	case other != "":
+		problem = other + " becomes a policy of the same name, " + name
+	case len(text) > maxDocument-(1<<16):
+		problem = "the policy is too large for the API server"
+	}
+	if problem != "" {
+		for _, item := range items {
+			item.stay(problem)
+		}
+		return false
+	}
+	c.names[name] = from
+	digest := sha256.Sum256(text)
+	annotations := map[string]string{FromAnnotation: from, HashAnnotation: hex.EncodeToString(digest[:])}
+	if !expires.IsZero() {
+		annotations[ExpiresAnnotation] = expires.UTC().Format(time.RFC3339)
+		if c.out.Expires.IsZero() || expires.Before(c.out.Expires) {
+			c.out.Expires = expires
+		}
+	}
+	for _, key := range []string{v1alpha1.ContactAnnotation} {
+		if value, given := s.annotations[key]; given {
+			annotations[key] = value
+		}
+	}
+	c.items[name] = items
+	c.out.Documents = append(c.out.Documents, Document{From: from, Policy: &admissionregistrationv1.ValidatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: policyKind},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{ManagedByLabel: ManagedBy}},
+		Spec:       *spec,
+	}})
+	return true
+}
+
+// bindings adds the bindings of a part.
+func (c *compilation) bindings(s *source, p *part, name string, items []*Item) {
+	for _, b := range s.bindings {
+		spec, of := b.spec.DeepCopy(), b.name
+		if p.path != nil {
+			of = strings.TrimSuffix(of, ownSuffix) + "." + strings.ToLower(strings.Join(p.path, ".")) + ownSuffix
+			if m := spec.MatchResources; m != nil {
+				if !isEmptySelector(m.ObjectSelector) || slices.ContainsFunc(m.ExcludeResourceRules, mayMatchPods) {
+					for _, item := range items {
+						item.differ("pod templates stay with Gatehouse for binding " + b.name + ", which selects pods by labels or excludes some")
+					}
+					continue
+				}
+				if len(m.ResourceRules) > 0 && !c.selectors.Compile(m).MatchesPodCreation() {
+					continue
+				}
+				m.ResourceRules, m.ExcludeResourceRules = nil, nil
+			}
+		}
+		c.bind(s, of, name, *spec)
+	}
+}
+
+// bind adds a binding.
+func (c *compilation) bind(s *source, name, of string, spec admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
+	spec.PolicyName = of
+	c.out.Documents = append(c.out.Documents, Document{From: s.kind + "/" + s.name, Binding: &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: policyKind + "Binding"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{FromAnnotation: s.kind + "/" + s.name}, Labels: map[string]string{ManagedByLabel: ManagedBy}},
+		Spec:       spec,
+	}})
+}
+
+// Spec returns the documents as the input of policy.Compile.
+func (o *Output) Spec(kubernetes string) policy.Spec {
+	spec := policy.Spec{Configuration: &policy.Configuration{PolicyConfiguration: v1alpha1.PolicyConfiguration{CELCompatibilityVersion: kubernetes}}}
+	for i := range o.Documents {
+		switch d := &o.Documents[i]; {
+		case d.Policy != nil:
+			spec.Policies = append(spec.Policies, policy.Policy{Source: d.Policy.Name, ValidatingAdmissionPolicy: *d.Policy})
+		default:
+			spec.Bindings = append(spec.Bindings, policy.Binding{Source: d.Binding.Name, ValidatingAdmissionPolicyBinding: *d.Binding})
+		}
+	}
+	return spec
+}
+
+// verify leaves out what the API server would refuse.
+func (c *compilation) verify() error {
+	spec := c.out.Spec(c.options.Kubernetes)
+	_, err := policy.Compile(spec)
+	found, is := errors.AsType[diagnostic.List](err)
+	if err != nil && !is {
+		return err
+	}
+	wrong := map[string]string{}
+	for _, d := range found {
+		if d.Severity == diagnostic.Error && wrong[d.Source] == "" {
+			wrong[d.Source] = d.Field + ": " + d.Message
+		}
+	}
+	for name, problem := range wrong {
+		for _, item := range c.items[name] {
+			item.stay("the compiled policy would be refused: " + problem)
+		}
+	}
+	c.out.Documents = slices.DeleteFunc(c.out.Documents, func(d Document) bool {
+		if d.Policy != nil {
+			return wrong[d.Policy.Name] != ""
+		}
+		return wrong[d.Binding.Spec.PolicyName] != "" || wrong[d.Binding.Name] != ""
+	})
+	return nil
+}
+
+// mayMatchPods reports whether a rule may be about pods.
+func mayMatchPods(r admissionregistrationv1.NamedRuleWithOperations) bool {
+	return containsAll(r.APIGroups, []string{""}) && slices.ContainsFunc(r.Resources, func(resource string) bool {
+		whole, _, _ := strings.Cut(resource, "/")
+		return whole == "pods" || whole == "*"
+	})
+}
+
+// matchesOnlyPods reports whether all rules are about pods.
+func matchesOnlyPods(match *admissionregistrationv1.MatchResources) bool {
+	return !slices.ContainsFunc(match.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+		return slices.ContainsFunc(r.APIGroups, func(group string) bool { return group != "" }) ||
+			slices.ContainsFunc(r.Resources, func(resource string) bool { whole, _, _ := strings.Cut(resource, "/"); return whole != "pods" })
+	})
+}
+
+// matchesNamespaces reports whether a rule may be about namespaces.
+func matchesNamespaces(match *admissionregistrationv1.MatchResources) bool {
+	return slices.ContainsFunc(match.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+		return containsAll(r.APIGroups, []string{""}) && slices.ContainsFunc(r.Resources, func(resource string) bool {
+			whole, _, _ := strings.Cut(resource, "/")
+			return whole == "namespaces" || whole == "*"
+		})
+	})
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
