@@ -92,6 +92,8 @@ func (i *Item) note(text string)     { i.Notes = append(i.Notes, text) }
 type Document struct {
 	// From is the kind and name of the source.
 	From string
+	// Rules are those of the source that the validations of the policy are, as in messages, in their order.
+	Rules []string
 	// Policy or Binding is set.
 	Policy  *admissionregistrationv1.ValidatingAdmissionPolicy
 	Binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
@@ -360,13 +362,15 @@ func (c *compilation) isPlain(s *source) bool {
 
 // plain adds a policy as it is.
 func (c *compilation) plain(s *source) {
+	var names []string
 	for i := range s.spec.Validations {
-		c.item(s.kind, s.name, v1alpha1.IndexedRule(i))
+		names = append(names, v1alpha1.IndexedRule(i))
+		c.item(s.kind, s.name, names[i])
 	}
 	for i := range s.spec.AuditAnnotations {
 		c.item(s.kind, s.name, fmt.Sprintf("auditAnnotations[%d]", i))
 	}
-	c.emit(s, s.name, s.spec, time.Time{}, c.out.Items[len(c.out.Items)-len(s.spec.Validations)-len(s.spec.AuditAnnotations):])
+	c.emit(s, s.name, s.spec, time.Time{}, c.out.Items[len(c.out.Items)-len(s.spec.Validations)-len(s.spec.AuditAnnotations):], names)
 	for _, b := range s.bindings {
 		c.bind(s, b.name, s.name, *b.spec)
 	}
@@ -466,6 +470,7 @@ func (c *compilation) part(s *source, p *part, rules []rule, existing bool) erro
 		spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: standardVariable, Expression: text})
 	}
 	var items []*Item
+	var names []string
 	for i := range rules {
 		r := &rules[i]
 		if r.item.Status == Stays {
@@ -480,13 +485,13 @@ func (c *compilation) part(s *source, p *part, rules []rule, existing bool) erro
 			r.item.differ("pod templates stay with Gatehouse: " + problem)
 			continue
 		}
-		spec.Validations, items = append(spec.Validations, v), append(items, r.item)
+		spec.Validations, items, names = append(spec.Validations, v), append(items, r.item), append(names, r.name)
 	}
 	c.annotations(s, p, spec)
 	if len(spec.Validations)+len(spec.AuditAnnotations) == 0 {
 		return nil
 	}
-	if c.emit(s, name, spec, expires, items) {
+	if c.emit(s, name, spec, expires, items, names) {
 		c.bindings(s, p, name, items)
 	}
 	return nil
@@ -716,7 +721,7 @@ func (c *compilation) rule(p *part, r *rule, where string, guards []string, exis
 }
 
 // emit adds a policy, and reports whether it can be.
-func (c *compilation) emit(s *source, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, expires time.Time, items []*Item) bool {
+func (c *compilation) emit(s *source, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, expires time.Time, items []*Item, rules []string) bool {
 	from := s.kind + "/" + s.name
 	text, err := json.Marshal(spec)
 	problem := ""
@@ -749,7 +754,7 @@ func (c *compilation) emit(s *source, name string, spec *admissionregistrationv1
 		}
 	}
 	c.items[name] = items
-	c.out.Documents = append(c.out.Documents, Document{From: from, Policy: &admissionregistrationv1.ValidatingAdmissionPolicy{
+	c.out.Documents = append(c.out.Documents, Document{From: from, Rules: rules, Policy: &admissionregistrationv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: policyKind},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{ManagedByLabel: ManagedBy}},
 		Spec:       *spec,

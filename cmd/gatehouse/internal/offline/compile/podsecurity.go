@@ -98,7 +98,8 @@ func standardChecks() []check {
 		{"privileged", false, "", []checkVersion{{0, "privileged", `$C.all(c, $S.?privileged.orValue(false) == false)`}}},
 		{"procMount", false, "", []checkVersion{{0, "procMount", procMount}, {35, "procMount", `$U || ` + procMount}}},
 		{"procMount_restricted", true, "procMount", []checkVersion{{35, "procMount", procMount}}},
-		{"restrictedVolumes", true, "hostPathVolumes", []checkVersion{{0, "restricted volume types", `object.?spec.?volumes.orValue([]).all(v, ` + volumes + `.exists(t, t in v))`}}},
+		// A volume of which only the name is given is an emptyDir.
+		{"restrictedVolumes", true, "hostPathVolumes", []checkVersion{{0, "restricted volume types", `object.?spec.?volumes.orValue([]).all(v, ` + volumes + `.exists(t, t in v) || v.size() == 1)`}}},
 		{"runAsNonRoot", true, "", []checkVersion{{0, "runAsNonRoot != true", nonRoot}, {35, "runAsNonRoot != true", `$U || ` + nonRoot}}},
 		{"runAsUser", true, "", []checkVersion{{23, "runAsUser=0", notRoot}, {35, "runAsUser=0", `$U || ` + notRoot}}},
 		{"seLinuxOptions", false, "", []checkVersion{
