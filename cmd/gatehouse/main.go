@@ -49,6 +49,7 @@ func commands() []func(cli.Streams) *cobra.Command {
 		offline.NewExplainCommand,
 		offline.NewTestCommand,
 		offline.NewConvertCommand,
+		offline.NewCompileCommand,
 		offline.NewDrillCommand,
 		record.NewCommand,
 		record.NewReplayCommand,

@@ -294,6 +294,8 @@ type part struct {
 	// templates are the paths of all templates.
 	templates [][]string
 	kinds     []workload.Kind
+	// skipsSame is true if a template is not judged again that an update does not change.
+	skipsSame bool
 }
 
 // source compiles a policy.
@@ -344,6 +346,7 @@ func (c *compilation) source(s *source) error {
 	}
 	for _, path := range sortedKeys(byPath) {
 		p := byPath[path]
+		p.skipsSame = s.existing && conditionsReadObject
 		if p.template, err = newForTemplate(p.path); err != nil {
 			return err
 		}
@@ -455,7 +458,7 @@ func (c *compilation) part(s *source, p *part, rules []rule, existing bool) erro
 			r.item.differ("a pod template is judged without the sidecars that Gatehouse adds")
 		}
 	}
-	if problem := c.matchAs(s, p, spec, existing, rules); problem != "" {
+	if problem := c.matchAs(s, p, spec, rules); problem != "" {
 		for i := range rules {
 			rules[i].item.differ("pod templates at " + where + problem)
 		}
@@ -518,7 +521,7 @@ func (c *compilation) annotations(s *source, p *part, spec *admissionregistratio
 }
 
 // matchAs sets what a part matches, and its variables, or returns why it cannot.
-func (c *compilation) matchAs(s *source, p *part, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, existing bool, rules []rule) string {
+func (c *compilation) matchAs(s *source, p *part, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, rules []rule) string {
 	match := s.spec.MatchConstraints
 	if p.path == nil {
 		spec.MatchConstraints = match
@@ -557,7 +560,7 @@ func (c *compilation) matchAs(s *source, p *part, spec *admissionregistrationv1.
 		spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: name, Expression: text})
 	}
 	add("gatehouse-template", p.optionalPath("object")+".hasValue()")
-	alone := existing && !slices.ContainsFunc(rules, func(r rule) bool {
+	alone := p.skipsSame && !slices.ContainsFunc(rules, func(r rule) bool {
 		return r.program != nil && (r.program.Uses().Has(expression.UsesOldObject|expression.UsesUser|expression.UsesAuthorizer) || r.program.Reads().IsNothing())
 	})
 	if alone {
@@ -607,6 +610,11 @@ func (c *compilation) guards(s *source, p *part, spec *admissionregistrationv1.V
 		}
 		if problem == "" && !g.certain && *s.spec.FailurePolicy == admissionregistrationv1.Ignore {
 			x.item.differ("where a condition of it cannot be evaluated, violations of " + s.kind + " " + s.name + " pass")
+			for k := range rules {
+				if isNamed(named, &rules[k]) {
+					rules[k].item.differ("violations pass where a condition of exception " + x.title + " cannot be evaluated")
+				}
+			}
 		}
 		if at := x.Spec.ExpiresAt; problem == "" && at != nil && (expires.IsZero() || at.Time.Before(expires)) {
 			expires = at.Time

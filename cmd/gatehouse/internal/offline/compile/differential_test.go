@@ -14,6 +14,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -71,8 +75,13 @@ func (p *pair) violated(set *policy.Set, req admission.Request) []string {
 			for k := range p.out.Documents {
 				doc := &p.out.Documents[k]
 				var index int
-				if _, err := fmt.Sscanf(v.Rule, "validations[%d]", &index); doc.Policy != nil && doc.Policy.Name == v.Policy && err == nil {
-					from, rule = doc.From, doc.Rules[index]
+				if doc.Policy == nil || doc.Policy.Name != v.Policy {
+					continue
+				}
+				if from = doc.From; strings.HasPrefix(v.Rule, "validations[") {
+					if _, err := fmt.Sscanf(v.Rule, "validations[%d]", &index); err == nil {
+						rule = doc.Rules[index]
+					}
 				}
 			}
 		}
@@ -253,4 +262,256 @@ func mutate(random *rand.Rand, value any) {
 			mutate(random, v[random.Intn(len(v))])
 		}
 	}
+}
+
+// unnamed returns the rules on which the two decide otherwise though the report calls them native.
+func (p *pair) unnamed(req admission.Request) (rules []string) {
+	ours, native := p.violated(p.ours, req), p.violated(p.native, req)
+	for _, one := range slices.Concat(ours, native) {
+		if slices.Contains(ours, one) && slices.Contains(native, one) {
+			continue
+		}
+		isNative := true
+		for _, item := range p.out.Items {
+			of, rule, _ := strings.Cut(one, " ")
+			if of == item.Kind+"/"+item.Name && item.Status != Native && (strings.HasPrefix(rule, item.Rule+" ") || strings.HasPrefix(rule, item.Rule+".")) {
+				isNative = false
+			}
+		}
+		if isNative {
+			rules = append(rules, one)
+		}
+	}
+	return rules
+}
+
+// variants returns requests that are like one: with the pod in templates, and updates of what is a little different.
+func variants(random *rand.Rand, req admission.Request, times int) []admission.Request {
+	out := []admission.Request{req}
+	if req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		return out
+	}
+	decode := func() map[string]any {
+		var object map[string]any
+		if err := json.Unmarshal(req.Object.Raw, &object); err != nil {
+			panic(err)
+		}
+		return object
+	}
+	kind, resource := schema.GroupVersionKind(req.Kind), req.Resource.Resource
+	shapes := []func(map[string]any) admission.Request{func(o map[string]any) admission.Request { return ask(admissionv1.Create, kind, resource, o, nil) }}
+	update := []func(a, b map[string]any) admission.Request{func(a, b map[string]any) admission.Request { return ask(admissionv1.Update, kind, resource, a, b) }}
+	if kind == podKind {
+		shapes = append(shapes,
+			func(o map[string]any) admission.Request {
+				return ask(admissionv1.Create, deploymentKind, "deployments", deploymentOf(o), nil)
+			},
+			func(o map[string]any) admission.Request {
+				return ask(admissionv1.Create, cronJobKind, "cronjobs", cronJobOf(o), nil)
+			})
+		update = append(update[:0], func(a, b map[string]any) admission.Request {
+			return ask(admissionv1.Update, deploymentKind, "deployments", deploymentOf(a), deploymentOf(b))
+		}, func(a, b map[string]any) admission.Request { // the API server refuses other changes of a pod
+			changed := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": a["metadata"], "spec": b["spec"]}
+			return ask(admissionv1.Update, podKind, "pods", changed, b)
+		})
+	}
+	for range times {
+		object, old := decode(), decode()
+		for range random.Intn(3) {
+			mutate(random, object["spec"])
+			mutate(random, object["metadata"])
+		}
+		for _, shape := range shapes {
+			out = append(out, shape(object))
+		}
+		for _, of := range update {
+			out = append(out, of(object, old), of(old, object), of(object, object))
+		}
+	}
+	for i := range out {
+		out[i].UserInfo, out[i].Namespace = req.UserInfo, req.Namespace
+	}
+	return out
+}
+
+// TestSameAsGatehouse holds compiled policies against their sources, for the cases of the library and of the examples and for changed ones: where
+// the decisions differ, the report has named the rule.
+func TestSameAsGatehouse(t *testing.T) {
+	t.Parallel()
+	folders, err := filepath.Glob(library + "/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples, err := filepath.Glob(library + "/../examples/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	random, asked, different := rand.New(rand.NewSource(1)), 0, 0 //nolint:gosec // the cases are the same each time
+	for _, dir := range slices.Concat(folders, examples) {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			continue
+		}
+		c, err := config.Load(dir)
+		if err != nil {
+			continue // it is no configuration of its own
+		}
+		cases, _ := testrunner.Load([]string{dir}, true)
+		pairs := map[*testrunner.Context]*pair{}
+		for _, one := range cases {
+			p := pairs[one.Context]
+			if p == nil {
+				of := *c
+				if one.Context != nil {
+					of = *one.Context.Over(c)
+				}
+				p = newPair(t, &of)
+				pairs[one.Context] = p
+			}
+			req, err := request.NewResources(nil).Build(one.Spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, variant := range variants(random, req, 8) {
+				asked++
+				if rules := p.unnamed(variant); len(rules) > 0 {
+					different++
+					t.Errorf("%s: %s %s: %q\n%s", dir, one.Source, one.Name, rules, p.difference(variant))
+				}
+			}
+		}
+	}
+	t.Logf("%d requests, %d with an unnamed difference", asked, different)
+}
+
+// randomConfig returns a configuration with random rules and exceptions.
+func randomConfig(random *rand.Rand) *config.Config {
+	of := func(all ...string) string { return all[random.Intn(len(all))] }
+	some := func(all ...string) (out []string) {
+		for _, one := range all {
+			if random.Intn(2) == 0 {
+				out = append(out, one)
+			}
+		}
+		return out
+	}
+	rules := []string{
+		`object.spec.containers.all(c, c.image.startsWith("r/"))`, `!has(object.metadata.labels) || !("bad" in object.metadata.labels)`,
+		`object.metadata.?labels.?team.orValue("") != ""`, `object.spec.?hostNetwork.orValue(false) == false`,
+		`object.spec.containers.exists(c, c.name == "app")`, `request.namespace != "shop" || object.spec.containers.size() < 2`,
+		`object.spec.containers.all(c, c.?ports.orValue([]).all(p, p.?hostPort.orValue(0) == 0))`, `object.kind == "Pod" && object.metadata.namespace != "lab"`,
+		`oldObject == null || object.spec == oldObject.spec`, `variables.images.all(i, i != "x")`, `request.operation == "CREATE" || request.userInfo.username == "jane"`,
+		`object.metadata.labels.team in ["a", "b"]`, `object.metadata.name != "x"`, `namespaceObject.metadata.?labels.?env.orValue("") != "prod"`,
+	}
+	spec := v1alpha1.AdmissionPolicySpec{
+		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+		}}}},
+		Variables:         []admissionregistrationv1.Variable{{Name: "images", Expression: "object.spec.containers.map(c, c.image)"}},
+		ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.ValidationAction(of("Deny", "Deny", "Warn"))},
+	}
+	if random.Intn(3) == 0 {
+		spec.ExistingViolations = v1alpha1.DenyExisting
+	}
+	if random.Intn(3) == 0 {
+		spec.FailurePolicy = new(admissionregistrationv1.Ignore)
+	}
+	for i := range 1 + random.Intn(3) {
+		v := v1alpha1.Validation{}
+		v.Expression, v.Message = of(rules...), "no"
+		if random.Intn(2) == 0 {
+			v.Name = fmt.Sprintf("rule-%d", i)
+		}
+		spec.Validations = append(spec.Validations, v)
+	}
+	if random.Intn(4) == 0 {
+		spec.MatchConstraints.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": of("a", "b")}}
+	}
+	if random.Intn(3) == 0 {
+		spec.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "c", Expression: of(`request.userInfo.username != "root"`, `object.metadata.?labels.?skip.orValue("") == ""`)}}
+	}
+	c := &config.Config{Policy: policy.Spec{Objects: namespaces{}, AdmissionPolicies: []policy.AdmissionPolicy{{Source: "p", AdmissionPolicy: v1alpha1.AdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec}}}}}
+	selector := func() *metav1.LabelSelector {
+		r := metav1.LabelSelectorRequirement{Key: of("team", "env"), Operator: metav1.LabelSelectorOperator(of("In", "NotIn", "Exists", "DoesNotExist"))}
+		if r.Operator == "In" || r.Operator == "NotIn" {
+			r.Values = []string{of("a", "prod"), "b"}
+		}
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{r}}
+	}
+	for i := range random.Intn(4) {
+		x := policy.Exception{Source: "x"}
+		x.Namespace, x.Name, x.Spec.Reason = "gatehouse-system", fmt.Sprintf("x%d", i), "because"
+		x.Spec.Policies = []v1alpha1.ExceptedPolicy{{Name: "p"}}
+		if random.Intn(2) == 0 {
+			x.Spec.Policies[0].Rules = []string{spec.RuleName(random.Intn(len(spec.Validations)))}
+		}
+		m := &x.Spec.Match
+		switch m.Namespaces = some("shop", "lab"); random.Intn(6) {
+		case 0:
+			m.Names = some("d", "web*", "x*", "ap*")
+		case 1:
+			m.NamespaceSelector = selector()
+		case 2:
+			m.ObjectSelector = selector()
+		case 3:
+			m.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "c", Expression: of(`object.spec.containers.size() == 1`, `object.metadata.labels.team == "a"`, `request.userInfo.username == "jane"`, `object.metadata.name == "d"`)}}
+		case 4:
+			m.Containers = &v1alpha1.ExceptionContainers{Names: []string{"app"}}
+		}
+		if random.Intn(4) == 0 {
+			x.Spec.ExpiresAt = &metav1.Time{Time: now().Add(time.Duration(random.Intn(3)-1) * time.Hour)}
+		}
+		c.Policy.Exceptions = append(c.Policy.Exceptions, x)
+	}
+	return c
+}
+
+// namespaces are shop and lab.
+type namespaces struct{ policy.Objects }
+
+func (namespaces) Namespace(name string) (*corev1.Namespace, bool) {
+	switch name {
+	case "shop":
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"env": "prod", "team": "a"}}}, true
+	case "lab":
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, true
+	}
+	return nil, false
+}
+
+// TestRandomSameAsGatehouse is TestSameAsGatehouse for random configurations with exceptions.
+func TestRandomSameAsGatehouse(t *testing.T) {
+	t.Parallel()
+	const configurations = 200
+	asked, different := 0, 0
+	for seed := range int64(configurations) {
+		random := rand.New(rand.NewSource(seed)) //nolint:gosec // the cases are the same each time
+		c := randomConfig(random)
+		if _, err := policy.Compile(c.Policy); err != nil {
+			continue // an exception that selects nothing
+		}
+		p := newPair(t, c)
+		for range 4 {
+			pod := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web-1", "namespace": "shop", "labels": map[string]any{"team": "a", "bad": "x"}}, "spec": map[string]any{
+				"hostNetwork": random.Intn(3) == 0,
+				"containers": []any{
+					map[string]any{"name": "app", "image": "r/app", "ports": []any{map[string]any{"containerPort": int64(80), "hostPort": int64(80)}}},
+					map[string]any{"name": "b", "image": []string{"r/app", "x"}[random.Intn(2)]}, map[string]any{"name": "c", "image": "x"},
+				}[:1+random.Intn(3)],
+			}}
+			req := ask(admissionv1.Create, podKind, "pods", pod, nil)
+			req.Namespace, req.UserInfo.Username = []string{"shop", "lab"}[random.Intn(2)], []string{"jane", "root"}[random.Intn(2)]
+			for _, variant := range variants(random, req, 3) {
+				asked++
+				if rules := p.unnamed(variant); len(rules) > 0 {
+					if different++; different < 5 {
+						x, _ := json.Marshal(c.Policy.Exceptions)
+						s, _ := json.Marshal(c.Policy.AdmissionPolicies[0].Spec)
+						t.Errorf("seed %d: %q\n%s\n%s\n%s", seed, rules, p.difference(variant), s, x)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d requests, %d with an unnamed difference", asked, different)
 }
