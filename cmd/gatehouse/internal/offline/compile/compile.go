@@ -121,6 +121,7 @@ func General() []string {
 		"a refusal names only the first violation",
 		"audit annotations do not name exceptions and violations that existed before; those of rules begin with the name of the compiled policy",
 		"an update of an object that violates a rule as before is refused if it takes an element from a list and renames another that is alike",
+		"where a match condition of an exception cannot be evaluated, a refusal says so in place of the rule's message",
 		"an exception does not help where a match condition of the policy cannot be evaluated, or its params are missing",
 	}
 }
