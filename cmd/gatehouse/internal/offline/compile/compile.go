@@ -818,9 +818,22 @@ func (o *Output) Spec(kubernetes string) policy.Spec {
 	return spec
 }
 
-// verify leaves out what the API server would refuse.
+// verify leaves out what the API server would refuse. Of policies with the same spec, one is compiled.
 func (c *compilation) verify() error {
-	spec := c.out.Spec(c.options.Kubernetes)
+	spec, same := c.out.Spec(c.options.Kubernetes), map[string]string{}
+	all, hashes := spec.Policies, map[string]string{}
+	spec.Policies = nil
+	for i := range all {
+		hashes[all[i].Name] = all[i].Annotations[HashAnnotation]
+		if hash := all[i].Annotations[HashAnnotation]; same[hash] == "" {
+			same[hash] = all[i].Name
+			spec.Policies = append(spec.Policies, all[i])
+		}
+	}
+	for i := range spec.Bindings {
+		b := &spec.Bindings[i]
+		b.Spec.PolicyName = same[hashes[b.Spec.PolicyName]]
+	}
 	_, err := policy.Compile(spec)
 	found, is := errors.AsType[diagnostic.List](err)
 	if err != nil && !is {
@@ -832,8 +845,13 @@ func (c *compilation) verify() error {
 			wrong[d.Source] = d.Field + ": " + d.Message
 		}
 	}
-	for name, problem := range wrong {
-		for _, item := range c.items[name] {
+	for i := range all {
+		problem := wrong[same[all[i].Annotations[HashAnnotation]]]
+		if problem == "" {
+			continue
+		}
+		wrong[all[i].Name] = problem
+		for _, item := range c.items[all[i].Name] {
 			item.stay("the compiled policy would be refused: " + problem)
 		}
 	}

@@ -102,7 +102,7 @@ func BenchmarkCompile(b *testing.B) {
 		p.Name = fmt.Sprintf("%s-%d", p.Name, i)
 		p.Spec.ParamKind, p.Spec.ValidationActions = nil, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 		if len(p.Spec.Validations) > 0 {
-			p.Spec.Variables, p.Spec.Validations = nil, []v1alpha1.Validation{{Validation: admissionregistrationv1.Validation{Expression: `object.spec.containers.all(c, c.image.startsWith("r/"))`}}}
+			p.Spec.Variables, p.Spec.Validations = nil, []v1alpha1.Validation{{Validation: admissionregistrationv1.Validation{Expression: fmt.Sprintf(`object.spec.containers.all(c, c.image.startsWith("r%d/"))`, i)}}}
 		}
 		many.Policy.AdmissionPolicies = append(many.Policy.AdmissionPolicies, p)
 	}
