@@ -53,7 +53,7 @@ const (
 
 // ReachOf returns about which objects the exceptions and baselines of a namespace can be.
 func (s *Spec) ReachOf(namespace string) Reach {
-	rules := exceptionRules(s)
+	rules := ExceptionRules(s)
 	return reachOf(&rules, namespace)
 }
 
