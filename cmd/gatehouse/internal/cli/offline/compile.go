@@ -35,7 +35,7 @@ func NewCompileCommand(s cli.Streams) *cobra.Command {
 	var f compileFlags
 	cmd := &cobra.Command{
 		Use:   "compile --config DIR [-o yaml|json|DIR]",
-		Short: "Compile policies for the API server itself",
+		Short: "Write policies that the API server enforces itself",
 		Long: `Compile translates policies, bindings and exceptions into ValidatingAdmissionPolicies,
 which the API server enforces by itself: without a webhook, its certificates and its
 outages. A policy becomes one for what it matches, and one for each place where
