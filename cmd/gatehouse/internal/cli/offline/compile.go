@@ -157,12 +157,12 @@ func writeCompiled(to io.Writer, documents []compile.Document) error {
 		}
 		text, err := json.Marshal(documents[i].Object())
 		if err != nil {
-			return fmt.Errorf("%s: %w", documents[i].Meta().Name, err)
+			return fmt.Errorf("%s: %w", documents[i].Object().GetName(), err)
 		}
 		// The status is the API server's.
 		var fields map[string]any
 		if err := json.Unmarshal(text, &fields); err != nil {
-			return fmt.Errorf("%s: %w", documents[i].Meta().Name, err)
+			return fmt.Errorf("%s: %w", documents[i].Object().GetName(), err)
 		}
 		delete(fields, "status")
 		if text, err = cli.EncodeYAML(fields); err != nil {
@@ -185,11 +185,8 @@ func (f *compileFlags) directory(s cli.Streams, out *compile.Output) (changed bo
 	byName := map[string][]compile.Document{}
 	for i := range out.Documents {
 		d := out.Documents[i]
-		name := d.Meta().Name
-		if d.Binding != nil {
-			name = d.Binding.Spec.PolicyName
-		}
-		byName[name+".yaml"] = append(byName[name+".yaml"], d)
+		name := d.PolicyName() + ".yaml"
+		byName[name] = append(byName[name], d)
 	}
 	if !f.check {
 		if err := os.MkdirAll(f.output, directoryMode); err != nil { // #nosec G301 -- policies are no secrets

@@ -2,11 +2,14 @@ package compile
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/celexpr"
@@ -210,4 +213,76 @@ func (c *compilation) baselined(kind, name string) map[string]bool {
 // isNamed reports whether a rule is among those that an exception names, by its name or by its index.
 func isNamed(rules []string, r *rule) bool {
 	return len(rules) == 0 || slices.Contains(rules, r.name) || r.indexed != "" && slices.Contains(rules, r.indexed)
+}
+
+// guards returns for each rule the variables that are true for objects that exceptions exempt from it, and when the first of them expires. An
+// exception from the whole policy becomes a match condition where it can. A rule with an exception that has no translation stays.
+func (c *compilation) guards(s *source, p *part, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, rules []rule) (out [][]string, expires time.Time) {
+	out = make([][]string, len(rules))
+	taken := map[string]bool{standardVariable: true}
+	for _, v := range spec.Variables {
+		taken[v.Name] = true
+	}
+	for i := range c.excepted {
+		x := &c.excepted[i]
+		named, isAbout := x.of(s.kind, s.name)
+		if !isAbout || x.Spec.Match.Containers != nil {
+			continue
+		}
+		g, problem := x.guard(p)
+		if problem == "" && len(g.text) > maxExpression {
+			problem = "it is too long for the API server"
+		}
+		if problem == "" && !g.certain && *s.spec.FailurePolicy == admissionregistrationv1.Ignore {
+			x.item.differ("where a condition of it cannot be evaluated, violations of " + s.kind + " " + s.name + " pass")
+			for k := range rules {
+				if isNamed(named, &rules[k]) {
+					rules[k].item.differ("violations pass where a condition of exception " + x.title + " cannot be evaluated")
+				}
+			}
+		}
+		if at := x.Spec.ExpiresAt; problem == "" && at != nil && (expires.IsZero() || at.Time.Before(expires)) {
+			expires = at.Time
+		}
+		if problem == "" && len(named) == 0 && g.certain && !g.readsNamespace && len(s.spec.AuditAnnotations) == 0 && len(spec.MatchConditions) < maxMatchConditions {
+			name := strings.ReplaceAll(x.title, "/", "-")
+			const most = 40
+			digest := sha256.Sum256([]byte(x.title))
+			name = "exception-" + strings.Trim(name[:min(len(name), most)], "-.") + "-" + hex.EncodeToString(digest[:4])
+			spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: name, Expression: "!(" + g.text + ")"})
+			continue
+		}
+		variable := "exception_" + strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+				return r
+			}
+			return '_'
+		}, x.title)
+		for taken[variable] {
+			variable += "_"
+		}
+		used := false
+		for k := range rules {
+			if !isNamed(named, &rules[k]) {
+				continue
+			}
+			if problem != "" {
+				why := "exception " + x.title + ": " + problem
+				if x.item.differ("the rules that it exempts stay with Gatehouse: " + problem); p.path == nil {
+					rules[k].item.stay(why)
+				} else {
+					out[k] = append(out[k], "")
+					rules[k].item.differ("pod templates stay with Gatehouse: " + why)
+				}
+				continue
+			}
+			used = true
+			out[k] = append(out[k], "variables."+variable)
+		}
+		if used {
+			taken[variable] = true
+			spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: variable, Expression: g.text})
+		}
+	}
+	return out, expires
 }

@@ -1,0 +1,151 @@
+package compile
+
+import (
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// The annotations and the label of compiled documents.
+const (
+	// FromAnnotation is the kind and name of the source.
+	FromAnnotation = "gatehouse.dev/compiled-from"
+	// HashAnnotation is the SHA-256 of the spec, as it was compiled.
+	HashAnnotation = "gatehouse.dev/compiled-hash"
+	// ExpiresAnnotation is when the first of the exceptions in the document ends, in RFC 3339. From then on it must be compiled again.
+	ExpiresAnnotation = "gatehouse.dev/exceptions-expire-at"
+	// ManagedByLabel has the value ManagedBy.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedBy      = "gatehouse-compile"
+)
+
+// Status is what becomes of a rule or exception.
+type Status string
+
+// The values of Status, from the best to the worst.
+const (
+	// Native is decided by the API server as by Gatehouse.
+	Native Status = "native"
+	// Differs is decided by the API server, with differences that are named.
+	Differs Status = "differs"
+	// Stays is decided by Gatehouse alone.
+	Stays Status = "stays"
+)
+
+// Item is what becomes of one rule, or of an exception.
+type Item struct {
+	// Kind and Name are those of the policy or exception.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Rule is as in messages, "" for an exception.
+	Rule   string `json:"rule,omitempty"`
+	Status Status `json:"status"`
+	// Reasons are the differences, or why it stays.
+	Reasons []string `json:"reasons,omitempty"`
+	// Notes are what else there is to know.
+	Notes []string `json:"notes,omitempty"`
+}
+
+func (i *Item) add(status Status, reason string) {
+	if i.Status != Stays {
+		i.Status = status
+	}
+	if !slices.Contains(i.Reasons, reason) {
+		i.Reasons = append(i.Reasons, reason)
+	}
+}
+
+func (i *Item) differ(reason string) { i.add(Differs, reason) }
+
+func (i *Item) stay(reason string) { i.add(Stays, reason) }
+
+func (i *Item) note(text string) { i.Notes = append(i.Notes, text) }
+
+// Document is a compiled document. One of Policy, Binding, Mutation and MutationBinding is set.
+type Document struct {
+	// From is the kind and name of the source.
+	From string
+	// Rules are those of the source that the validations of the policy are, as in messages, in their order.
+	Rules           []string
+	Policy          *admissionregistrationv1.ValidatingAdmissionPolicy
+	Binding         *admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	Mutation        *admissionregistrationv1.MutatingAdmissionPolicy
+	MutationBinding *admissionregistrationv1.MutatingAdmissionPolicyBinding
+}
+
+// Object returns the document itself.
+func (d *Document) Object() metav1.Object {
+	switch {
+	case d.Policy != nil:
+		return d.Policy
+	case d.Binding != nil:
+		return d.Binding
+	case d.Mutation != nil:
+		return d.Mutation
+	default:
+		return d.MutationBinding
+	}
+}
+
+// PolicyName returns the name of the policy, or of the one that a binding is for.
+func (d *Document) PolicyName() string {
+	switch {
+	case d.Binding != nil:
+		return d.Binding.Spec.PolicyName
+	case d.MutationBinding != nil:
+		return d.MutationBinding.Spec.PolicyName
+	default:
+		return d.Object().GetName()
+	}
+}
+
+// General are the differences that all compiled policies have.
+func General() []string {
+	return []string{
+		"a refusal names only the first violation",
+		"audit annotations do not name exceptions and violations that existed before; those of rules begin with the name of the compiled policy",
+		"an update of an object that violates a rule as before is refused if it takes an element from a list and renames another that is alike",
+		"where a match condition of an exception cannot be evaluated, a refusal says so in place of the rule's message",
+		"an exception does not help where a match condition of the policy cannot be evaluated, or its params are missing",
+	}
+}
+
+// Output is what Compile makes.
+type Output struct {
+	// Documents are in a fixed order: policies and then bindings, by their sources.
+	Documents []Document
+	// Items are the rules by their policies, and then the exceptions.
+	Items []*Item
+	// Expires is when the first exception in the documents ends, zero for never.
+	Expires time.Time
+}
+
+// Worst returns the worst status.
+func (o *Output) Worst() Status {
+	worst := Native
+	for _, i := range o.Items {
+		if i.Status == Stays || i.Status == Differs && worst == Native {
+			worst = i.Status
+		}
+	}
+	return worst
+}
+
+// Spec returns the documents that validate as the input of policy.Compile.
+func (o *Output) Spec(kubernetes string) policy.Spec {
+	spec := policy.Spec{Configuration: &policy.Configuration{PolicyConfiguration: v1alpha1.PolicyConfiguration{CELCompatibilityVersion: kubernetes}}}
+	for i := range o.Documents {
+		switch d := &o.Documents[i]; {
+		case d.Policy != nil:
+			spec.Policies = append(spec.Policies, policy.Policy{Source: d.Policy.Name, ValidatingAdmissionPolicy: *d.Policy})
+		case d.Binding != nil:
+			spec.Bindings = append(spec.Bindings, policy.Binding{Source: d.Binding.Name, ValidatingAdmissionPolicyBinding: *d.Binding})
+		}
+	}
+	return spec
+}
