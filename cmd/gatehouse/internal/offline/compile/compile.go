@@ -102,7 +102,8 @@ type source struct {
 
 // bound is a binding of a source.
 type bound struct {
-	name string
+	// source is its name, "" for the actions of an AdmissionPolicy itself.
+	source, name string
 	spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
 }
 
@@ -117,12 +118,12 @@ func (c *compilation) sources() (out []source) {
 	for i := range c.spec.Bindings {
 		b := &c.spec.Bindings[i]
 		key := policyKind + "/" + b.Spec.PolicyName
-		bindings[key] = append(bindings[key], bound{b.Name, validation.DefaultBindingSpec(&b.Spec)})
+		bindings[key] = append(bindings[key], bound{b.Name, b.Name, validation.DefaultBindingSpec(&b.Spec)})
 	}
 	for i := range c.spec.AdmissionPolicyBindings {
 		b := &c.spec.AdmissionPolicyBindings[i]
 		key := admissionKind + "/" + b.Spec.PolicyName
-		bindings[key] = append(bindings[key], bound{b.Name + ownSuffix, validation.DefaultBindingSpec(&b.Spec)})
+		bindings[key] = append(bindings[key], bound{b.Name, b.Name + ownSuffix, validation.DefaultBindingSpec(&b.Spec)})
 	}
 	for i := range c.spec.Policies {
 		p := &c.spec.Policies[i]
@@ -140,7 +141,7 @@ func (c *compilation) sources() (out []source) {
 		}
 		if len(p.Spec.ValidationActions) > 0 {
 			actions := &admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: p.Spec.ValidationActions}
-			s.bindings = append(s.bindings, bound{p.Name + ownSuffix, actions})
+			s.bindings = append(s.bindings, bound{"", p.Name + ownSuffix, actions})
 		}
 		out = append(out, s)
 	}
@@ -239,9 +240,9 @@ func (c *compilation) plain(s *source) {
 	for i := range s.spec.AuditAnnotations {
 		c.item(s.kind, s.name, fmt.Sprintf("auditAnnotations[%d]", i))
 	}
-	c.emit(s, s.name, s.spec, time.Time{}, c.out.Items[len(c.out.Items)-len(s.spec.Validations)-len(s.spec.AuditAnnotations):], names)
+	c.emit(s, nil, s.name, s.spec, time.Time{}, c.out.Items[len(c.out.Items)-len(s.spec.Validations)-len(s.spec.AuditAnnotations):], names)
 	for _, b := range s.bindings {
-		c.bind(s, b.name, s.name, *b.spec)
+		c.bind(s, nil, b.source, b.name, s.name, *b.spec)
 	}
 }
 
@@ -360,7 +361,7 @@ func (c *compilation) part(s *source, p *part, rules []rule, existing bool) erro
 	if len(spec.Validations)+len(spec.AuditAnnotations) == 0 {
 		return nil
 	}
-	if c.emit(s, name, spec, expires, items, names) {
+	if c.emit(s, p.path, name, spec, expires, items, names) {
 		c.bindings(s, p, name, items)
 	}
 	return nil
@@ -453,7 +454,7 @@ func (c *compilation) rule(p *part, r *rule, where string, guards []string, exis
 }
 
 // emit adds a policy, and reports whether it can be.
-func (c *compilation) emit(s *source, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, expires time.Time, items []*Item, rules []string) bool {
+func (c *compilation) emit(s *source, path []string, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, expires time.Time, items []*Item, rules []string) bool {
 	from := s.kind + "/" + s.name
 	text, err := json.Marshal(spec)
 	problem := ""
@@ -486,7 +487,7 @@ func (c *compilation) emit(s *source, name string, spec *admissionregistrationv1
 		}
 	}
 	c.items[name] = items
-	c.out.Documents = append(c.out.Documents, Document{From: from, Rules: rules, Policy: &admissionregistrationv1.ValidatingAdmissionPolicy{
+	c.out.Documents = append(c.out.Documents, Document{From: from, Template: strings.Join(path, "."), Rules: rules, Policy: &admissionregistrationv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: policyKind},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{ManagedByLabel: ManagedBy}},
 		Spec:       *spec,
@@ -495,9 +496,9 @@ func (c *compilation) emit(s *source, name string, spec *admissionregistrationv1
 }
 
 // bind adds a binding.
-func (c *compilation) bind(s *source, name, of string, spec admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
+func (c *compilation) bind(s *source, path []string, source, name, of string, spec admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
 	spec.PolicyName = of
-	c.out.Documents = append(c.out.Documents, Document{From: s.kind + "/" + s.name, Binding: &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+	c.out.Documents = append(c.out.Documents, Document{From: s.kind + "/" + s.name, Source: source, Template: strings.Join(path, "."), Binding: &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: policyKind + "Binding"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{FromAnnotation: s.kind + "/" + s.name}, Labels: map[string]string{ManagedByLabel: ManagedBy}},
 		Spec:       spec,

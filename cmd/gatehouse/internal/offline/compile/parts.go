@@ -114,7 +114,7 @@ func (c *compilation) bindings(s *source, p *part, name string, items []*Item) {
 				m.ResourceRules, m.ExcludeResourceRules = nil, nil
 			}
 		}
-		c.bind(s, of, name, *spec)
+		c.bind(s, p.path, b.source, of, name, *spec)
 	}
 }
 

@@ -66,16 +66,20 @@ func (i *Item) stay(reason string) { i.add(Stays, reason) }
 
 func (i *Item) note(text string) { i.Notes = append(i.Notes, text) }
 
-// Document is a compiled document. One of Policy, Binding, Mutation and MutationBinding is set.
+// Document is a compiled document. One of Policy, Binding, MutatingPolicy and MutatingBinding is set.
 type Document struct {
 	// From is the kind and name of the source.
 	From string
+	// Source is the name of the binding of the source that a binding was, "" for the actions of an AdmissionPolicy itself.
+	Source string
+	// Template is the path of the pod templates that the document is about, as in messages, "" for what the source matches itself.
+	Template string
 	// Rules are those of the source that the validations of the policy are, as in messages, in their order.
 	Rules           []string
 	Policy          *admissionregistrationv1.ValidatingAdmissionPolicy
 	Binding         *admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	Mutation        *admissionregistrationv1.MutatingAdmissionPolicy
-	MutationBinding *admissionregistrationv1.MutatingAdmissionPolicyBinding
+	MutatingPolicy  *admissionregistrationv1.MutatingAdmissionPolicy
+	MutatingBinding *admissionregistrationv1.MutatingAdmissionPolicyBinding
 }
 
 // Object returns the document itself.
@@ -85,10 +89,10 @@ func (d *Document) Object() metav1.Object {
 		return d.Policy
 	case d.Binding != nil:
 		return d.Binding
-	case d.Mutation != nil:
-		return d.Mutation
+	case d.MutatingPolicy != nil:
+		return d.MutatingPolicy
 	default:
-		return d.MutationBinding
+		return d.MutatingBinding
 	}
 }
 
@@ -97,8 +101,8 @@ func (d *Document) PolicyName() string {
 	switch {
 	case d.Binding != nil:
 		return d.Binding.Spec.PolicyName
-	case d.MutationBinding != nil:
-		return d.MutationBinding.Spec.PolicyName
+	case d.MutatingBinding != nil:
+		return d.MutatingBinding.Spec.PolicyName
 	default:
 		return d.Object().GetName()
 	}
