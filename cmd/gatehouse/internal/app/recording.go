@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/record"
+	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
@@ -46,7 +46,7 @@ func (f *RecordingOptions) validate(p *problems, documents string) {
 		p.empty("record", true)
 		return
 	}
-	if documents != "" && isBelow(f.dir, documents) {
+	if documents != "" && patherr.IsBelow(f.dir, documents) {
 		p.add("--record %q: must not be in the directory of --config, whose files are documents (hint: use another directory)", f.dir)
 	}
 	if bytes, err := f.bytes(); err != nil || bytes < minRecordBytes {
@@ -61,21 +61,6 @@ func (f *RecordingOptions) validate(p *problems, documents string) {
 func (f *RecordingOptions) bytes() (int64, error) {
 	quantity, err := resource.ParseQuantity(f.maxBytes)
 	return quantity.Value(), err //nolint:wrapcheck // it is replaced
-}
-
-// isBelow reports whether a path is a directory or below it.
-func isBelow(path, dir string) bool {
-	absolute := func(path string) string {
-		if resolved, err := filepath.EvalSymlinks(path); err == nil {
-			path = resolved
-		}
-		if whole, err := filepath.Abs(path); err == nil {
-			path = whole
-		}
-		return path
-	}
-	relative, err := filepath.Rel(absolute(dir), absolute(path))
-	return err == nil && relative != ".." && !strings.HasPrefix(relative, ".."+string(filepath.Separator))
 }
 
 // addRecording adds what records reviews.

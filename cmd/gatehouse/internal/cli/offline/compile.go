@@ -1,15 +1,10 @@
 package offline
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -17,18 +12,21 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/compile"
-	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 )
 
 // compileFlags are the flags of compile.
 type compileFlags struct {
 	configFlag
 	output, kubernetes, until string
-	check, prune              bool
+	static, check, prune      bool
 }
 
-// The versions of Kubernetes whose API servers compiled policies are for.
-func compileVersions() []string { return []string{"1.35", "1.36", "1.37"} }
+// defaultCompileVersion is the version of the API server for which policies are compiled if nobody says another.
+const defaultCompileVersion = "1.36"
+
+// compileVersions are the versions of Kubernetes whose API servers compiled policies are for.
+func compileVersions() []string { return []string{"1.35", defaultCompileVersion, "1.37"} }
 
 // NewCompileCommand returns the command "gatehouse compile".
 func NewCompileCommand(s cli.Streams) *cobra.Command {
@@ -36,32 +34,48 @@ func NewCompileCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compile --config DIR [-o yaml|json|DIR]",
 		Short: "Write policies that the API server enforces itself",
-		Long: `Compile translates policies, bindings and exceptions into ValidatingAdmissionPolicies,
-which the API server enforces by itself: without a webhook, its certificates and its
+		Long: `Compile translates the documents of Gatehouse into Kubernetes' own policies, which
+the API server enforces by itself: without a webhook, its certificates and its
 outages. A policy becomes one for what it matches, and one for each place where
 workloads have the template of their pods.
 
-For each rule and exception, standard error says whether the API server then decides
-as Gatehouse does, how it differs, or why the rule stays with Gatehouse. What stays is
-not written: keep the webhook for it. What the API server would refuse is never
-written.
+Standard error says how many rules the API server decides as Gatehouse does, which of
+them it decides otherwise and in what, and which stay with Gatehouse, and why. What
+stays is not written: keep the webhook for it. Compile writes nothing that the API
+server would refuse.
 
-The API server does not see when an exception ends. The documents have that time as
-an annotation, and --check fails once it is past: compile again by then. With --until,
-exceptions are left out that end before that time.
+With -o DIR, each document becomes a file; the same configuration makes the same
+bytes. The API server does not see when an exception ends, so the files have that
+time as an annotation. With --check, compile writes nothing and fails if a file would
+change, as it does when an exception in it has ended. With --until, exceptions that
+end before that time are left out already.
 
-With -o DIR, each policy and its bindings are a file of the directory; the same
-configuration makes the same files. --check writes nothing, and fails if a file would
-change. --prune prints the names of files of an earlier run that are no longer made.
+With --prune, standard output names the objects that an earlier run wrote into files
+of -o DIR and this one does not, as kubectl delete takes them.
 
-Exit codes: 0 the API server decides as Gatehouse; 1 something differs or stays, or
---check has found a difference; 2 wrong usage, or something cannot be read.`,
+With --static, the policies are for staticManifestsDir of kube-apiserver, which nobody
+can change with kubectl: DIR gets the directories validating-policies and
+mutating-policies. Kubernetes reads them from 1.37 on, and 1.36 if the feature gate
+ManifestBasedAdmissionControlConfig is on.
+
+Exit codes: 0 the API server decides as Gatehouse, or the files are as --check wants
+them; 1 something differs or stays, or a file would change; 2 wrong usage, or
+something cannot be read or written.`,
 		Example: `  # what can the API server enforce by itself?
   gatehouse compile --config config -o yaml > /dev/null
 
-  # write it, and check in CI that it is up to date
+  # write it, and let CI check that it is up to date, and will be in a week
   gatehouse compile --config config -o compiled
   gatehouse compile --config config -o compiled --check
+  gatehouse compile --config config -o compiled --check --until "$(date -u -d '7 days' +%FT%TZ)"
+
+  # apply it, and delete what is no longer made
+  gatehouse compile --config config -o compiled --prune > gone.txt
+  kubectl apply -f compiled && xargs -r kubectl delete < gone.txt
+
+  # files of kube-apiserver
+  gatehouse compile --config config -o static --static --kubernetes 1.37
+  gatehouse lint --profile static static/validating-policies
 
   # which rules stay with Gatehouse?
   gatehouse compile --config config -o json | jq '.items[] | select(.status == "stays")'`,
@@ -76,11 +90,16 @@ Exit codes: 0 the API server decides as Gatehouse; 1 something differs or stays,
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", "yaml", "yaml or json, or a directory to write files to; it is created")
-	flags.StringVar(&f.kubernetes, "kubernetes", "1.36", "version of the API server: "+cli.OrList(compileVersions()))
+	flags.StringVarP(&f.output, "output", "o", "yaml", "output format: yaml or json, or a directory to write files to; it is created")
+	flags.StringVar(&f.kubernetes, "kubernetes", defaultCompileVersion, "version of the API server: "+cli.OrList(compileVersions()))
 	flags.StringVar(&f.until, "until", "", "time in RFC 3339 up to which the documents will be used: exceptions that end before are left out")
+	flags.BoolVar(&f.static, "static", false, "write policies that kube-apiserver reads from files of its hosts (staticManifestsDir), into directories below -o DIR")
 	flags.BoolVar(&f.check, "check", false, "write nothing, and fail if files of -o DIR would change, or an exception in them has ended")
-	flags.BoolVar(&f.prune, "prune", false, "print the names of files in -o DIR that an earlier run has made and that are no longer made")
+	flags.BoolVar(&f.prune, "prune", false, "print the objects (with --static, the files) that an earlier run wrote into -o DIR and this one does not")
+	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{"yaml", "json"}, cobra.ShellCompDirectiveDefault // files, too
+	})
+	_ = cmd.RegisterFlagCompletionFunc("kubernetes", cobra.FixedCompletions(compileVersions(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists, here and above
 	return cmd
 }
 
@@ -90,23 +109,23 @@ func (f *compileFlags) isDirectory() bool { return f.output != "yaml" && f.outpu
 // options returns what the flags say.
 func (f *compileFlags) options(now time.Time) (compile.Options, error) {
 	options := compile.Options{Kubernetes: f.kubernetes, Now: now}
-	var err error
-	if !slices.Contains(compileVersions(), f.kubernetes) {
-		err = errors.Join(err, fmt.Errorf("--kubernetes %q: must be %s", cli.OneLine(f.kubernetes), cli.OrList(compileVersions())))
-	}
+	var problems cli.Problems
+	problems.Add(!slices.Contains(compileVersions(), f.kubernetes), "--kubernetes %q: must be %s", cli.OneLine(f.kubernetes), cli.OrList(compileVersions()))
 	if f.until != "" {
-		var failed error
-		if options.Until, failed = time.Parse(time.RFC3339, f.until); failed != nil {
-			err = errors.Join(err, fmt.Errorf("--until %q: must be a time such as 2027-01-31T00:00:00Z", cli.OneLine(f.until)))
-		}
+		var err error
+		options.Until, err = time.Parse(time.RFC3339, f.until)
+		problems.Add(err != nil, "--until %q: must be a time such as 2027-01-31T00:00:00Z", cli.OneLine(f.until))
+		problems.Add(err == nil && !now.Before(options.Until), "--until %s: is past (hint: it is the time up to which you will use the documents; exceptions that have ended are left out anyway)", f.until)
 	}
-	if (f.check || f.prune) && !f.isDirectory() {
-		err = errors.Join(err, errors.New("--check and --prune are for -o DIR"))
+	problems.Add((f.check || f.prune || f.static) && !f.isDirectory(), "--check, --prune and --static are for a directory (hint: -o DIR)")
+	problems.Add(f.static && f.kubernetes == "1.35", "--static: Kubernetes 1.35 reads no policies from files (hint: --kubernetes 1.37)")
+	problems = append(problems, cli.CheckDir("--config", f.config))
+	if f.isDirectory() {
+		problems.Add(slices.Contains([]string{"", "table", "text", "wide", "name", "yml", "dir"}, f.output),
+			"--output %q: must be yaml, json or a directory (hint: ./%s is a directory of this name)", f.output, f.output)
+		problems.Add(patherr.IsBelow(f.output, f.config), "--output %q: must not be in the directory of --config, whose files are documents (hint: use another directory)", f.output)
 	}
-	if f.output == "" {
-		err = errors.Join(err, errors.New("--output: must be yaml, json or a directory"))
-	}
-	return options, errors.Join(err, cli.CheckDir("--config", f.config))
+	return options, problems.Err()
 }
 
 // run compiles the configuration, and writes the result.
@@ -120,178 +139,208 @@ func (f *compileFlags) run(s cli.Streams, options compile.Options) error {
 		return fmt.Errorf("%s: cannot be compiled: %w", cli.OneLine(f.config), err)
 	}
 	if len(out.Items) == 0 {
-		return fmt.Errorf("%s: there is no policy (hint: a policy is an AdmissionPolicy or a ValidatingAdmissionPolicy)", cli.OneLine(f.config))
+		return fmt.Errorf("--config %s: nothing to compile (hint: a policy is an AdmissionPolicy or a ValidatingAdmissionPolicy)", cli.OneLine(f.config))
 	}
-	changed := false
-	switch f.output {
-	case "json":
-		objects := make([]any, len(out.Documents))
+	if f.static {
+		out.Static()
+	}
+	report := newCompileReport(out)
+	switch {
+	case f.output == "json":
+		report.Documents = []any{} // and not null
 		for i := range out.Documents {
-			objects[i] = out.Documents[i].Object()
+			fields, err := compiledFields(&out.Documents[i])
+			if err != nil {
+				return err
+			}
+			report.Documents = append(report.Documents, fields)
 		}
-		err = cli.WriteJSON(s.Out, struct {
-			Items     []*compile.Item `json:"items"`
-			General   []string        `json:"general"`
-			Documents []any           `json:"documents"`
-		}{out.Items, compile.General(), objects})
-	case "yaml":
-		err = writeCompiled(s.Out, out.Documents)
+		err = cli.WriteJSON(s.Out, report)
+	case f.output == "yaml":
+		var text []byte
+		if text, err = compiledText(out.Documents); err == nil {
+			_, err = s.Out.Write(text)
+		}
 	default:
-		changed, err = f.directory(s, out)
+		if err = f.directory(s, out, options.Now); f.check {
+			return err
+		}
 	}
 	if err == nil && f.output != "json" {
-		err = writeCompilation(s.Err, out)
+		err = cli.WriteReport(s.Err, "", report, func(w io.Writer) { report.write(w, f) })
 	}
-	if err == nil && (changed || out.Worst() != compile.Native) {
+	if err == nil && out.Worst() != compile.Native {
 		return &cli.ExitError{Code: cli.ExitNo}
 	}
 	return err
 }
 
-// writeCompiled writes documents as YAML.
-func writeCompiled(to io.Writer, documents []compile.Document) error {
-	w := bufio.NewWriter(to)
-	for i := range documents {
-		if i > 0 {
-			_, _ = w.WriteString("---\n") // Flush returns errors, here and below
-		}
-		text, err := json.Marshal(documents[i].Object())
-		if err != nil {
-			return fmt.Errorf("%s: %w", documents[i].Object().GetName(), err)
-		}
-		// The status is the API server's.
-		var fields map[string]any
-		if err := json.Unmarshal(text, &fields); err != nil {
-			return fmt.Errorf("%s: %w", documents[i].Object().GetName(), err)
-		}
-		delete(fields, "status")
-		if text, err = cli.EncodeYAML(fields); err != nil {
-			return err
-		}
-		_, _ = w.Write(text)
-	}
-	return w.Flush()
-}
-
-// compiledHead is the first line of a file that compile has written.
-const compiledHead = "# compiled by gatehouse compile: change its source\n"
-
-// directory writes a file for each policy with its bindings, and reports whether --check has found a difference.
-func (f *compileFlags) directory(s cli.Streams, out *compile.Output) (changed bool, err error) {
-	const (
-		directoryMode = 0o755
-		fileMode      = 0o644
-	)
-	byName := map[string][]compile.Document{}
-	for i := range out.Documents {
-		d := out.Documents[i]
-		name := d.PolicyName() + ".yaml"
-		byName[name] = append(byName[name], d)
-	}
-	if !f.check {
-		if err := os.MkdirAll(f.output, directoryMode); err != nil { // #nosec G301 -- policies are no secrets
-			return false, fmt.Errorf("--output: %q cannot be created: %w", f.output, cli.Cause(err))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		text := bytes.NewBufferString(compiledHead)
-		if err := writeCompiled(text, byName[name]); err != nil {
-			return false, err
-		}
-		path := filepath.Join(f.output, name)
-		old, failed := os.ReadFile(path) // #nosec G304 -- the user names the directory
-		switch {
-		case failed == nil && bytes.Equal(old, text.Bytes()):
-			continue
-		case f.check:
-			changed = true
-			_, _ = fmt.Fprintf(s.Err, "%s: would change\n", cli.OneLine(path)) // best effort
-			continue
-		case failed == nil && !bytes.HasPrefix(old, []byte(compiledHead)):
-			return false, fmt.Errorf("%s: exists and was not made by gatehouse compile (hint: name another directory)", cli.OneLine(path))
-		}
-		if err := os.WriteFile(path, text.Bytes(), fileMode); err != nil { // #nosec G306 -- as above
-			return false, fmt.Errorf("%s: cannot be written: %w", cli.OneLine(path), cli.Cause(err))
-		}
-	}
-	gone, err := f.gone(byName)
-	for _, path := range gone {
-		if f.prune {
-			_, _ = fmt.Fprintln(s.Out, cli.OneLine(path)) // best effort, here and below
-		} else {
-			_, _ = fmt.Fprintf(s.Err, "%s: is no longer made (hint: --prune prints the names)\n", cli.OneLine(path))
-		}
-	}
-	return changed || f.check && len(gone) > 0, err
-}
-
-// gone returns the files of an earlier run that are no longer made.
-func (f *compileFlags) gone(made map[string][]compile.Document) (paths []string, err error) {
-	entries, err := os.ReadDir(f.output)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+// compiledFields returns a document as it is written: without the status, which is the API server's.
+func compiledFields(d *compile.Document) (map[string]any, error) {
+	text, err := json.Marshal(d.Object())
+	var fields map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--output: %q cannot be read: %w", f.output, cli.Cause(err))
+		return nil, fmt.Errorf("%s: %w", d.Object().GetName(), err)
 	}
-	for _, entry := range entries {
-		path := filepath.Join(f.output, entry.Name())
-		if entry.IsDir() || made[entry.Name()] != nil || filepath.Ext(path) != ".yaml" {
-			continue
-		}
-		text, err := os.ReadFile(path) // #nosec G304 -- the user names the directory
-		if err != nil {
-			return nil, fmt.Errorf("%s: cannot be read: %w", cli.OneLine(path), cli.Cause(err))
-		}
-		if bytes.HasPrefix(text, []byte(compiledHead)) {
-			paths = append(paths, path)
-		}
-	}
-	return paths, nil
+	delete(fields, "status")
+	return fields, nil
 }
 
-// writeCompilation writes the report for people: what differs or stays, and a summary by policy.
-func writeCompilation(to io.Writer, out *compile.Output) error {
-	words := map[compile.Status]string{compile.Native: "native", compile.Differs: "native, differs", compile.Stays: "STAYS with Gatehouse"}
-	w := bufio.NewWriter(to)
-	counts, rows := map[compile.Status]int{}, [][]string{}
-	byPolicy := map[string]map[compile.Status]int{}
-	var order []string
+// compiledText returns documents as YAML.
+func compiledText(documents []compile.Document) ([]byte, error) {
+	var all []byte
+	for i := range documents {
+		fields, err := compiledFields(&documents[i])
+		if err != nil {
+			return nil, err
+		}
+		text, err := cli.EncodeYAML(fields)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			all = append(all, compiledSeparator...)
+		}
+		all = append(all, text...)
+	}
+	return all, nil
+}
+
+// compileReport is the report as JSON.
+type compileReport struct {
+	Kubernetes string `json:"kubernetes,omitempty"`
+	// Summary counts rules by policies and profiles, and exceptions by themselves.
+	Summary []*compileCount `json:"summary"`
+	// Items are the rules, profiles and exceptions.
+	Items []*compile.Item `json:"items"`
+	// General are differences of all compiled documents.
+	General []string `json:"general"`
+	// Expires is when the first exception in the documents ends, nil for never.
+	Expires   *time.Time `json:"expires,omitempty"`
+	Documents []any      `json:"documents"`
+}
+
+// compileCount is how many rules of a document are what.
+type compileCount struct {
+	Kind    string `json:"kind,omitempty"`
+	Name    string `json:"name"`
+	Native  int    `json:"native"`
+	Differs int    `json:"differs"`
+	Stays   int    `json:"stays"`
+}
+
+func (c *compileCount) add(o *compileCount) {
+	c.Native, c.Differs, c.Stays = c.Native+o.Native, c.Differs+o.Differs, c.Stays+o.Stays
+}
+
+func (c *compileCount) row() []string {
+	name := c.Name
+	if c.Kind != "" {
+		name = c.Kind + "/" + name
+	}
+	return []string{cli.OneLine(name), fmt.Sprint(c.Native), fmt.Sprint(c.Differs), fmt.Sprint(c.Stays)}
+}
+
+// newCompileReport returns the report without the documents.
+func newCompileReport(out *compile.Output) *compileReport {
+	r := &compileReport{Items: out.Items, General: compile.General()}
+	by := map[[2]string]*compileCount{}
 	for _, item := range out.Items {
-		counts[item.Status]++
-		of := item.Kind + "/" + item.Name
-		if byPolicy[of] == nil {
-			byPolicy[of] = map[compile.Status]int{}
-			order = append(order, of)
+		key := [2]string{item.Kind, item.Name}
+		if by[key] == nil {
+			by[key] = &compileCount{Kind: item.Kind, Name: item.Name}
+			r.Summary = append(r.Summary, by[key])
 		}
-		byPolicy[of][item.Status]++
-		if item.Rule != "" {
-			of += " " + item.Rule
-		}
-		_, _ = fmt.Fprintf(w, "%s: %s\n", cli.OneLine(of), words[item.Status]) // Flush returns errors, here and below
-		for _, reason := range item.Reasons {
-			_, _ = fmt.Fprintf(w, "    %s\n", cli.OneLine(reason))
-		}
-		for _, note := range item.Notes {
-			_, _ = fmt.Fprintf(w, "    note: %s\n", cli.OneLine(note))
+		switch item.Status {
+		case compile.Native:
+			by[key].Native++
+		case compile.Differs:
+			by[key].Differs++
+		default:
+			by[key].Stays++
 		}
 	}
-	for _, of := range order {
-		n := byPolicy[of]
-		rows = append(rows, []string{cli.OneLine(of), fmt.Sprint(n[compile.Native]), fmt.Sprint(n[compile.Differs]), fmt.Sprint(n[compile.Stays])})
-	}
-	_, _ = fmt.Fprintln(w)
-	if err := cli.WriteTable(w, []string{"POLICY", "NATIVE", "DIFFERS", "STAYS"}, rows); err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintln(w, "\nEverywhere:")
-	for _, difference := range compile.General() {
-		_, _ = fmt.Fprintf(w, "  %s\n", difference)
-	}
-	_, _ = fmt.Fprintf(w, "%d native, %d with differences, %d with Gatehouse alone; %s\n",
-		counts[compile.Native], counts[compile.Differs], counts[compile.Stays], diagnostic.Count(len(out.Documents), "document"))
 	if !out.Expires.IsZero() {
-		_, _ = fmt.Fprintf(w, "The first exception in the documents ends at %s: compile again by then.\n", out.Expires.UTC().Format(time.RFC3339))
+		r.Expires = new(out.Expires.UTC())
 	}
-	return w.Flush()
+	return r
+}
+
+// write writes the report for people: the policies with rules that differ or stay, each reason once, and what to do next. Flush of w has the error.
+func (r *compileReport) write(w io.Writer, f *compileFlags) {
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
+	var rows [][]string
+	var native, all compileCount
+	for _, one := range r.Summary {
+		if all.add(one); one.Differs+one.Stays > 0 {
+			rows = append(rows, one.row())
+		} else {
+			native.add(one)
+			native.Name = "others"
+		}
+	}
+	if all.Name = "all"; native.Name != "" && len(rows) > 0 {
+		rows = append(rows, native.row())
+	}
+	_ = cli.WriteTable(w, []string{"SOURCE", "NATIVE", "DIFFERS", "STAYS"}, append(rows, all.row()))
+	r.section(line, "Stays with Gatehouse:", func(i *compile.Item) []string { return reasonsOf(i, compile.Stays) })
+	r.section(line, "The API server decides otherwise:", func(i *compile.Item) []string { return reasonsOf(i, compile.Differs) })
+	r.section(line, "Notes:", func(i *compile.Item) []string { return i.Notes })
+	line("\nIn all compiled policies:")
+	for _, difference := range r.General {
+		line("  %s", difference)
+	}
+	if r.Expires != nil {
+		line("\nThe first exception in the documents ends at %s: compile again by then.", r.Expires.Format(time.RFC3339))
+	}
+	if f.static && f.kubernetes == "1.36" {
+		line("\nKubernetes %s reads these files only with --feature-gates=ManifestBasedAdmissionControlConfig=true.", f.kubernetes)
+	}
+}
+
+// reasonsOf returns the reasons of an item of a status.
+func reasonsOf(i *compile.Item, status compile.Status) []string {
+	if i.Status != status {
+		return nil
+	}
+	return i.Reasons
+}
+
+// section writes each text with the items that have it, the rules of a policy on one line.
+func (r *compileReport) section(line func(string, ...any), title string, texts func(*compile.Item) []string) {
+	var order []string
+	items := map[string][]*compile.Item{}
+	for _, item := range r.Items {
+		for _, text := range texts(item) {
+			if items[text] == nil {
+				order = append(order, text)
+			}
+			items[text] = append(items[text], item)
+		}
+	}
+	for n, text := range order {
+		if n == 0 {
+			line("\n%s", title)
+		}
+		line("  %s", cli.OneLine(text))
+		var of bytes.Buffer
+		for i, item := range items[text] {
+			switch before := items[text][max(i-1, 0)]; {
+			case i > 0 && before.Kind == item.Kind && before.Name == item.Name:
+				of.WriteString(", " + item.Rule)
+				continue
+			case i > 0:
+				line("      %s", cli.OneLine(of.String()))
+			}
+			of.Reset()
+			of.WriteString(item.Kind + "/" + item.Name)
+			if item.Rule != "" {
+				of.WriteString(" " + item.Rule)
+			}
+		}
+		line("      %s", cli.OneLine(of.String()))
+	}
 }
