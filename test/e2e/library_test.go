@@ -75,7 +75,8 @@ func refusedUpstream() []string {
 }
 
 // What the cases of the library expect comes true on the real API server, with Gatehouse registered for what the policies
-// are about: the same verdict, policies and messages. What is of upstream's kinds the API server evaluates itself, too.
+// are about: the same verdict, policies and messages. What is of upstream's kinds the API server evaluates itself, too, and so it does
+// with what is compiled.
 func TestLibrary(t *testing.T) {
 	t.Parallel()
 	// The policies of the shared world fail closed for namespaces that they do not know.
@@ -110,6 +111,7 @@ func TestLibrary(t *testing.T) {
 					t.Run("everywhere", f.tryScopesEverywhere)
 				}
 			}
+			t.Run("compiled", func(t *testing.T) { f.tryCompiled(t, filepath.Join(library, f.name)) })
 		})
 	}
 	for _, title := range append(refusedUpstream(), slices.Collect(maps.Keys(refusedBefore()))...) {
@@ -190,6 +192,8 @@ type folder struct {
 	// upstream are the names of the policies of upstream's kind, and documents they, their bindings and params.
 	upstream  []string
 	documents []*unstructured.Unstructured
+	// rights are the roles that Gatehouse reads with the policies.
+	rights []*unstructured.Unstructured
 }
 
 func (f *folder) title(c *v1alpha1.TestCase) string { return f.name + "/" + c.Name }
@@ -214,6 +218,8 @@ func (f *folder) read(t *testing.T) {
 				f.documents = append(f.documents, u)
 			case "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicyBinding", "ConfigMap":
 				f.documents = append(f.documents, u)
+			case "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
+				f.rights = append(f.rights, u)
 			}
 		}
 	}
