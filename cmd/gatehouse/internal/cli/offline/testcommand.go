@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/compile"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/schema"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
@@ -23,7 +25,9 @@ import (
 type testFlags struct {
 	configFlag
 	run, output string
-	allowEmpty  bool
+	// compiled is the version of Kubernetes for which the configuration is compiled, "" for not at all.
+	compiled   string
+	allowEmpty bool
 }
 
 // NewTestCommand returns the command "gatehouse test".
@@ -41,6 +45,11 @@ It reads the files and directories that you name, or else the directory of --con
 All policies and profiles of --config apply, unless a test lists its policies; then
 mutating policies that it does not list change nothing.
 
+With --compiled, each case must also come out so if the API server decides by what
+compile makes of the configuration, and Gatehouse only by the rules that stay with it.
+Of violations, that holds of policy, rule, template, binding and message; not of
+warnings, audit annotations and exceptions, which the API server words otherwise.
+
 Exit codes: 0 every case passed; 1 a case failed; 2 wrong usage or an invalid
 document, and no case was run.`,
 		Example: `  # the tests in the configuration
@@ -48,6 +57,9 @@ document, and no case was run.`,
 
   # some of them
   gatehouse test --config ./config --run '^image-registries/'
+
+  # would they pass without the webhook?
+  gatehouse test --config ./config --compiled=1.37
 
   # for a pipeline
   gatehouse test --config ./config ./tests -o junit > tests.xml`,
@@ -66,6 +78,9 @@ document, and no case was run.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.run, "run", "", "run only cases whose TEST/CASE this regular expression matches")
 	flags.BoolVar(&f.allowEmpty, "allow-empty", false, "accept files and directories without a document of kind Test")
+	flags.StringVar(&f.compiled, "compiled", "", "run the cases also against what compile makes for this version of the API server: "+cli.OrList(compileVersions()))
+	flags.Lookup("compiled").NoOptDefVal = defaultCompileVersion
+	_ = cmd.RegisterFlagCompletionFunc("compiled", cobra.FixedCompletions(compileVersions(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	cli.AddOutputFlag(cmd, &f.output, "text", "json", "junit", "github")
 	return cmd
 }
@@ -75,6 +90,9 @@ func (f *testFlags) check() (*regexp.Regexp, error) {
 	selected, err := regexp.Compile(f.run)
 	if err != nil {
 		return nil, fmt.Errorf("--run %q: is not a regular expression: %w", f.run, err)
+	}
+	if f.compiled != "" && !slices.Contains(compileVersions(), f.compiled) {
+		return nil, fmt.Errorf("--compiled=%s: must be %s", cli.OneLine(f.compiled), cli.OrList(compileVersions()))
 	}
 	return selected, nil
 }
@@ -110,7 +128,13 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, sel
 	if left := testrunner.LeftOut(&c.Mutation, some); left != "" {
 		_, _ = fmt.Fprintln(s.Err, "gatehouse: note: "+left) // as above
 	}
-	report := newTestReport(results)
+	if f.compiled != "" {
+		of := compiledTests{c, snapshot, f.compiled, map[testrunner.Variant]*compile.Output{}}
+		if err := of.add(ctx, runner, some, results); err != nil {
+			return err
+		}
+	}
+	report := newTestReport(results, f.compiled)
 	if err := f.write(s, report); err != nil {
 		return err
 	}
@@ -135,20 +159,25 @@ func newCompiler(c *config.Config, snapshot *webhooks.Snapshot) func(testrunner.
 		if v.RealTime && v.Inject && v.About == nil && v.Context == nil {
 			return snapshot, nil
 		}
-		other := *c
-		if v.Context != nil {
-			other = *v.Context.Over(c)
-		}
-		other.Policy = v.About.Select(other.Policy)
-		other.Mutation = v.About.SelectMutating(other.Mutation)
-		other.Policy.Previous, other.Mutation.Previous = snapshot.Policy, snapshot.Mutation
-		if !v.RealTime {
-			other.Policy.Now = func() time.Time { return v.Now }
-		}
-		if !v.Inject {
-			other.Sidecar.Profiles = nil
-		}
-		compiled, found := config.Compile(&other, nil)
+		compiled, found := config.Compile(configOf(c, snapshot, v), nil)
 		return compiled, found.Err()
 	}
+}
+
+// configOf returns the configuration for a case.
+func configOf(c *config.Config, snapshot *webhooks.Snapshot, v testrunner.Variant) *config.Config {
+	other := *c
+	if v.Context != nil {
+		other = *v.Context.Over(c)
+	}
+	other.Policy = v.About.Select(other.Policy)
+	other.Mutation = v.About.SelectMutating(other.Mutation)
+	other.Policy.Previous, other.Mutation.Previous = snapshot.Policy, snapshot.Mutation
+	if !v.RealTime {
+		other.Policy.Now = func() time.Time { return v.Now }
+	}
+	if !v.Inject {
+		other.Sidecar.Profiles = nil
+	}
+	return &other
 }

@@ -22,6 +22,10 @@ type testReport struct {
 	Cases  []testedCase `json:"cases"`
 	Passed int          `json:"passed"`
 	Failed int          `json:"failed"`
+	// Kubernetes is the version for which the configuration was compiled, "" for not at all. Then of those that passed, Stays need Gatehouse for
+	// a rule that was not compiled.
+	Kubernetes string `json:"kubernetes,omitempty"`
+	Stays      int    `json:"stays,omitempty"`
 
 	results []testrunner.Result
 }
@@ -33,21 +37,26 @@ type testedCase struct {
 	Name        string                  `json:"name"`
 	Passed      bool                    `json:"passed"`
 	Differences []testrunner.Difference `json:"differences,omitempty"`
+	Reasons     []string                `json:"reasons,omitempty"`
+	Stays       []string                `json:"stays,omitempty"`
 	Got         *testrunner.Outcome     `json:"got"`
 }
 
-func newTestReport(results []testrunner.Result) *testReport {
-	report := &testReport{results: results}
+func newTestReport(results []testrunner.Result, kubernetes string) *testReport {
+	report := &testReport{results: results, Kubernetes: kubernetes}
 	for i := range results {
 		r := &results[i]
 		if r.Passed() {
 			report.Passed++
+			if len(r.Stays) > 0 {
+				report.Stays++
+			}
 		} else {
 			report.Failed++
 		}
 		report.Cases = append(report.Cases, testedCase{
 			Source: r.Case.Source, Field: r.Case.Field, Test: r.Case.Test, Name: r.Case.Name,
-			Passed: r.Passed(), Differences: r.Differences, Got: &r.Got,
+			Passed: r.Passed(), Differences: r.Differences, Reasons: r.Reasons, Stays: r.Stays, Got: &r.Got,
 		})
 	}
 	return report
@@ -95,9 +104,7 @@ func (p *testPrinter) report(report *testReport) {
 		} else {
 			p.line("  FAIL  %s: %s", r.Case.Field, strict.Printable(r.Case.Name))
 		}
-		for j := range r.Differences {
-			p.difference(&r.Differences[j])
-		}
+		p.details(r)
 	}
 	p.line("")
 	p.line("%s", report.summary())
@@ -105,7 +112,14 @@ func (p *testPrinter) report(report *testReport) {
 
 // summary returns how many cases passed and failed.
 func (r *testReport) summary() string {
-	return fmt.Sprintf("%s: %d passed, %d failed", diagnostic.Count(len(r.results), "case"), r.Passed, r.Failed)
+	text := fmt.Sprintf("%s: %d passed, %d failed", diagnostic.Count(len(r.results), "case"), r.Passed, r.Failed)
+	if r.Kubernetes != "" {
+		text += fmt.Sprintf("; %d passed without Gatehouse, compiled for Kubernetes %s", r.Passed-r.Stays, r.Kubernetes)
+	}
+	if r.Stays > 0 {
+		text += fmt.Sprintf(", and %d with it", r.Stays)
+	}
+	return text
 }
 
 // failures returns a result for each case that failed.
@@ -117,9 +131,7 @@ func (r *testReport) failures() (all []report.Result) {
 		}
 		var text strings.Builder
 		p := testPrinter{out: &text}
-		for j := range result.Differences {
-			p.difference(&result.Differences[j])
-		}
+		p.details(result)
 		file, _, _ := strings.Cut(result.Case.Source, "#")
 		all = append(all, report.Result{
 			Rule: "test", Level: report.Error, File: file,
@@ -127,6 +139,19 @@ func (r *testReport) failures() (all []report.Result) {
 		})
 	}
 	return all
+}
+
+// details writes what is expected and what came, and what compiled documents have to do with it.
+func (p *testPrinter) details(r *testrunner.Result) {
+	for j := range r.Differences {
+		p.difference(&r.Differences[j])
+	}
+	for _, reason := range r.Reasons {
+		p.line("        because of %s", cli.OneLine(reason))
+	}
+	for _, title := range r.Stays {
+		p.line("        stays with Gatehouse: %s", cli.OneLine(title))
+	}
 }
 
 // difference writes what is expected and what came, line under line.
@@ -203,15 +228,19 @@ func (r *testReport) junit(out io.Writer) error {
 			suites = append(suites, junit.Suite{Name: c.Test, File: c.Source})
 		}
 		one := junit.Case{Name: c.Name, Class: c.Test, Elapsed: result.Elapsed}
-		if !result.Passed() {
+		if result.Passed() {
+			var text strings.Builder
+			p := testPrinter{out: &text}
+			p.details(result)
+			one.Output = text.String()
+		} else {
 			fields := make([]string, 0, len(result.Differences))
 			var text strings.Builder
 			p := testPrinter{out: &text}
+			p.details(result)
 			for j := range result.Differences {
-				d := &result.Differences[j]
-				p.difference(d)
-				if !slices.Contains(fields, d.Field) {
-					fields = append(fields, d.Field)
+				if field := result.Differences[j].Field; !slices.Contains(fields, field) {
+					fields = append(fields, field)
 				}
 			}
 			one.Failure = c.Field + ": not as expected: " + strings.Join(fields, ", ")

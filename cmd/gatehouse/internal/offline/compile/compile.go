@@ -252,6 +252,7 @@ func (c *compilation) rules(s *source) ([]rule, error) {
 	if s.own != nil && s.own.PodSecurity != nil {
 		standard := s.own.PodSecurity
 		item := c.item(s.kind, s.name, "podSecurity")
+		item.note("messages say what is forbidden, and not in which container")
 		checks, err := standardRules(standard.Level, standard.Version)
 		if err != nil {
 			return nil, err

@@ -34,6 +34,9 @@ type Result struct {
 	Got  Outcome
 	// Differences are empty if the case has passed.
 	Differences []Difference
+	// Stays are rules that Gatehouse decides, because they were not compiled, and Reasons why compiled documents differ. They are set only if
+	// the case was run against these, too.
+	Stays, Reasons []string
 	// Elapsed is what the decision took.
 	Elapsed time.Duration
 }
@@ -54,7 +57,8 @@ type Variant struct {
 	Context *Context
 }
 
-func variantOf(c *Case) Variant {
+// VariantOf returns the Variant for a case.
+func VariantOf(c *Case) Variant {
 	v := Variant{RealTime: c.Now == nil, Inject: c.Inject, About: c.About, Context: c.Context}
 	if c.Now != nil {
 		v.Now = c.Now.UTC()
@@ -105,7 +109,7 @@ func (r *Runner) Run(ctx context.Context, all []*Case) ([]Result, error) {
 	}
 	snapshots := map[Variant]*webhooks.Snapshot{}
 	for _, c := range all {
-		v := variantOf(c)
+		v := VariantOf(c)
 		if snapshots[v] != nil {
 			continue
 		}
@@ -124,7 +128,7 @@ func (r *Runner) Run(ctx context.Context, all []*Case) ([]Result, error) {
 				return err
 			}
 			start := time.Now()
-			result := Result{Case: c, Got: r.decide(ctx, snapshots[variantOf(c)], c, requests[i])}
+			result := Result{Case: c, Got: r.decide(ctx, snapshots[VariantOf(c)], c, requests[i])}
 			result.Elapsed = time.Since(start)
 			result.Differences = Judge(&c.Expect, &result.Got)
 			results[i] = result
