@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,37 +22,33 @@ type anyAll struct {
 }
 
 // decodeConditions decodes conditions: a list, of which all must hold, or an object.
-func decodeConditions(value any, field string) (anyAll, error) {
-	var out anyAll
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return out, err
-	}
+func (c *ruleConverter) decodeConditions(value any, field string) (out anyAll) {
+	into, above := any(&out), field+".all"
 	if _, ok := value.([]any); ok {
-		err = decodeStrictly(raw, field, &out.All)
-	} else if value != nil {
-		err = decodeStrictly(raw, field, &out)
+		into, above = &out.All, field
 	}
-	return out, err
+	if raw, err := json.Marshal(value); value != nil {
+		c.fail(cmp.Or(err, decodeStrictly(raw, field, into)))
+	}
+	for i := range out.Any {
+		out.Any[i].field = fmt.Sprintf("%s.any[%d]", field, i)
+	}
+	for i := range out.All {
+		out.All[i].field = fmt.Sprintf("%s[%d]", above, i)
+	}
+	return out
 }
 
-// readConditions translates the conditions of any, and those of all.
-func (c *ruleConverter) readConditions(raw any, field string, s jmespath.Scope) (either, all []translated) {
-	read, err := decodeConditions(raw, field)
-	if err != nil {
-		c.fail(err)
-	}
+// translateAll translates the conditions of any, and those of all.
+func (c *ruleConverter) translateAll(read anyAll, s jmespath.Scope) (either, all []translated) {
 	for i := range read.Any {
-		either = append(either, c.condition(&read.Any[i], fmt.Sprintf("%s.any[%d]", field, i), s))
+		either = append(either, c.condition(&read.Any[i], s))
 	}
 	if read.Any != nil && len(either) == 0 {
 		either = []translated{{holds: celexpr.False, there: celexpr.True}}
 	}
-	if _, isList := raw.([]any); !isList {
-		field += ".all"
-	}
 	for i := range read.All {
-		all = append(all, c.condition(&read.All[i], fmt.Sprintf("%s[%d]", field, i), s))
+		all = append(all, c.condition(&read.All[i], s))
 	}
 	return either, all
 }
@@ -59,7 +56,7 @@ func (c *ruleConverter) readConditions(raw any, field string, s jmespath.Scope) 
 // elementConditions returns the condition that conditions of an element hold. A value that is missing makes them false. As Kyverno does,
 // they are evaluated until one of any holds, and then until one of all does not hold.
 func (c *ruleConverter) elementConditions(raw any, field string, s jmespath.Scope) celexpr.Expr {
-	either, all := c.readConditions(raw, field, s)
+	either, all := c.translateAll(c.decodeConditions(raw, field), s)
 	anyHolds, allHolds := celexpr.Bool(len(either) == 0), celexpr.True
 	for _, one := range slices.Backward(either) {
 		anyHolds = celexpr.And(one.there, celexpr.Or(one.holds, anyHolds))
@@ -72,7 +69,7 @@ func (c *ruleConverter) elementConditions(raw any, field string, s jmespath.Scop
 
 // allowedBy returns the condition that conditions do not hold, and that no value is missing.
 func (c *ruleConverter) allowedBy(raw any, field string, s jmespath.Scope) celexpr.Expr {
-	either, all := c.readConditions(raw, field, s)
+	either, all := c.translateAll(c.decodeConditions(raw, field), s)
 	anyHolds, anyThere, allHolds, allThere := celexpr.Bool(len(either) == 0), celexpr.True, celexpr.True, celexpr.True
 	for _, one := range slices.Backward(either) {
 		anyHolds, anyThere = celexpr.Or(one.holds, anyHolds), celexpr.And(one.there, celexpr.Or(one.holds, anyThere))
@@ -91,34 +88,33 @@ func (c *ruleConverter) allowedBy(raw any, field string, s jmespath.Scope) celex
 
 // preconditions returns the condition that preconditions hold, and whether its evaluation can fail because a value is missing. That
 // denies the object, and neither && nor || may hide it.
-func (c *ruleConverter) preconditions(raw any, s jmespath.Scope) (holds celexpr.Expr, canFail bool) {
-	either, all := c.readConditions(raw, "preconditions", s)
-	fails := func(one translated) bool { return !one.there.IsTrue() }
-	anyFails, allFails := slices.ContainsFunc(either, fails), slices.ContainsFunc(all, fails)
-	anyHolds, allHolds := celexpr.Bool(len(either) == 0), celexpr.True
-	for i, one := range slices.Backward(either) {
-		if fails(one) && i < len(either)-1 {
-			anyHolds = celexpr.If(one.holds, celexpr.True, anyHolds)
+func (c *ruleConverter) preconditions(read anyAll) (holds celexpr.Expr, canFail bool) {
+	either, all := c.translateAll(read, c.scope)
+	first, second := celexpr.Bool(len(either) == 0), celexpr.True
+	anyFails, allFails := false, false
+	for _, one := range slices.Backward(either) {
+		if one.there.IsTrue() {
+			first = celexpr.Or(one.holds, first)
 		} else {
-			anyHolds = celexpr.Or(one.holds, anyHolds)
+			first, anyFails = celexpr.If(one.holds, celexpr.True, first), true
 		}
 	}
 	for _, one := range slices.Backward(all) {
-		if fails(one) {
-			allHolds = celexpr.If(one.holds, allHolds, celexpr.False)
+		if one.there.IsTrue() {
+			second = celexpr.And(one.holds, second)
 		} else {
-			allHolds = celexpr.And(one.holds, allHolds)
+			second, allFails = celexpr.If(one.holds, second, celexpr.False), true
 		}
 	}
 	switch {
 	case anyFails && allFails:
 		c.fail(unsupported("preconditions", `give the values defaults, as in "|| ''"`, "any and all, both with values that can be missing"))
-	case anyFails:
-		return celexpr.If(anyHolds, allHolds, celexpr.False), true
 	case allFails:
-		return celexpr.If(allHolds, anyHolds, celexpr.False), true
+		first, second = second, first
+	case !anyFails:
+		return celexpr.And(first, second), false
 	}
-	return celexpr.And(anyHolds, allHolds), false
+	return celexpr.If(first, second, celexpr.False), true
 }
 
 // translated is a condition. Kyverno fails to evaluate it unless there holds.
@@ -126,20 +122,20 @@ type translated struct{ holds, there celexpr.Expr }
 
 var operationForm = regexp.MustCompile(`^\{\{-?\s*request\.operation\s*(\|\|\s*['"` + "`" + `"]*[A-Z]*["` + "`" + `']*\s*)?\}\}$`)
 
-// operationsOf returns those of operations for which conditions that are about nothing else hold, and the conditions without them.
-func operationsOf(raw any, operations []string) ([]string, any) {
-	read, err := decodeConditions(raw, "")
-	if err != nil {
-		return operations, raw
+// operationsOf returns those of operations for which conditions that are about nothing else hold, and the other conditions.
+func operationsOf(read anyAll, operations []string) ([]string, anyAll) {
+	keep := func(checks ...func(string) bool) {
+		operations = slices.DeleteFunc(slices.Clone(operations), func(o string) bool {
+			return !slices.ContainsFunc(checks, func(holds func(string) bool) bool { return holds(o) })
+		})
 	}
-	var kept []condition
-	for _, one := range read.All {
-		if holds, ok := operationCheck(&one); ok {
-			operations = slices.DeleteFunc(slices.Clone(operations), func(o string) bool { return !holds(o) })
-		} else {
-			kept = append(kept, one)
+	read.All = slices.DeleteFunc(read.All, func(one condition) bool {
+		holds, ok := operationCheck(&one)
+		if ok {
+			keep(holds)
 		}
-	}
+		return ok
+	})
 	var checks []func(string) bool
 	for i := range read.Any {
 		if holds, ok := operationCheck(&read.Any[i]); ok {
@@ -147,47 +143,26 @@ func operationsOf(raw any, operations []string) ([]string, any) {
 		}
 	}
 	if len(checks) > 0 && len(checks) == len(read.Any) {
-		operations = slices.DeleteFunc(slices.Clone(operations), func(o string) bool {
-			return !slices.ContainsFunc(checks, func(holds func(string) bool) bool { return holds(o) })
-		})
+		keep(checks...)
 		read.Any = nil
 	}
-	if len(kept) == len(read.All) && len(checks) == 0 {
-		return operations, raw // unchanged, so that fields keep their places
-	}
-	if len(kept)+len(read.Any) == 0 {
-		return operations, nil
-	}
-	rest := map[string]any{}
-	for name, list := range map[string][]condition{"all": kept, "any": read.Any} {
-		if list != nil {
-			rest[name] = toJSON(list)
-		}
-	}
-	return operations, rest
+	return operations, read
 }
 
 // operationCheck returns whether a condition holds for an operation, if it is about nothing else.
 func operationCheck(one *condition) (func(operation string) bool, bool) {
-	key, ok := one.Key.(string)
-	if !ok || !operationForm.MatchString(strings.TrimSpace(key)) {
-		return nil, false
-	}
+	key, _ := one.Key.(string)
 	values, isList := one.Value.([]any)
 	if !isList {
 		values = []any{one.Value}
 	}
-	for _, v := range values {
-		if text, ok := v.(string); !ok || jmespath.HasVariables(text) {
-			return nil, false
-		}
-	}
 	operator := strings.ToLower(one.Operator)
 	is := strings.Replace(operator, "not", "", 1)
 	return func(o string) bool {
-		among := slices.ContainsFunc(values, func(v any) bool { return pattern.MatchWildcard(v.(string), o) })
-		return among == (is == operator)
-	}, slices.Contains([]string{"equal", "equals", "in", "anyin", "allin"}, is)
+			among := slices.ContainsFunc(values, func(v any) bool { return pattern.MatchWildcard(fmt.Sprint(v), o) })
+			return among == (is == operator)
+		}, operationForm.MatchString(strings.TrimSpace(key)) && !hasVariables(values) &&
+			slices.Contains([]string{"equal", "equals", "in", "anyin", "allin"}, is)
 }
 
 // resolve translates a part of a condition: a text with variables, a list of such, or a constant.
@@ -266,14 +241,15 @@ func atField(field string, err error, path ...string) error {
 }
 
 // condition translates a condition.
-func (c *ruleConverter) condition(one *condition, field string, s jmespath.Scope) translated {
-	key, value := c.resolve(one.Key, field+".key", s), c.resolve(one.Value, field+".value", s)
-	holds, err := c.compare(key, strings.ToLower(one.Operator), value)
+func (c *ruleConverter) condition(one *condition, s jmespath.Scope) translated {
+	key, value := c.resolve(one.Key, one.field+".key", s), c.resolve(one.Value, one.field+".value", s)
+	operator := strings.ToLower(one.Operator)
+	holds, err := c.compare(key, operator, value)
 	if err != nil {
-		c.fail(unsupported(field, "write the comparison in CEL", "the operator %s with %s", one.Operator, err))
+		c.fail(unsupported(one.field, "write the comparison in CEL", "the operator %s with %s", one.Operator, err))
 	}
 	out := translated{holds: holds, there: celexpr.True}
-	isFalseOfNothing := slices.Contains([]string{"anyin", "anynotin"}, strings.ToLower(one.Operator)) // of an empty list
+	isFalseOfNothing := operator == "anyin" || operator == "anynotin" // of an empty list
 	for _, v := range []jmespath.Value{value, key} {
 		switch {
 		case v.Always() || v.Total && isFalseOfNothing:
@@ -298,10 +274,20 @@ func (c *ruleConverter) compare(key jmespath.Value, operator string, value jmesp
 		return c.in(key, operator, value)
 	}
 	order := map[string]string{"greaterthan": ">", "greaterthanorequals": ">=", "lessthan": "<", "lessthanorequals": "<="}[strings.TrimPrefix(operator, "duration")]
-	if order == "" {
+	switch {
+	case order == "":
 		return celexpr.Expr{}, errors.New("an unknown name")
+	case !value.Constant:
+		return celexpr.Expr{}, errors.New("a value that is computed")
+	case key.Type.Kind() == celexpr.Sequence || key.Type.Kind() == celexpr.Map:
+		return celexpr.False, nil
 	}
-	return c.order(key, order, value)
+	switch value.Literal.(type) {
+	case int64, float64, string:
+		return pattern.Compare(key.Expr, key.Type, order, fmt.Sprint(value.Literal))
+	default:
+		return celexpr.False, nil
+	}
 }
 
 // equal translates Equals.
@@ -326,21 +312,15 @@ func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
 	}
 	switch literal := value.Literal.(type) {
 	case string:
-		switch kind { //nolint:exhaustive // others are compared as texts
-		case celexpr.Truth, celexpr.Sequence, celexpr.Map, celexpr.Struct:
+		switch {
+		case slices.Contains([]celexpr.Kind{celexpr.Truth, celexpr.Sequence, celexpr.Map, celexpr.Struct}, kind):
 			return celexpr.False, nil
-		}
-		if key.Constant {
+		case key.Constant:
 			return celexpr.Bool(key.Literal == value.Literal), nil
 		}
 		return pattern.Compare(key.Expr, key.Type, "==", literal)
 	case bool:
-		if kind == celexpr.Truth {
-			return celexpr.If(celexpr.Bool(literal), key.Expr, celexpr.Not(key.Expr)), nil
-		}
-		if kind != celexpr.Unknown {
-			return celexpr.False, nil
-		}
+		return pattern.Scalar(key.Expr, key.Type, literal)
 	case int64, float64:
 		if kind != celexpr.Number && kind != celexpr.Unknown {
 			return celexpr.False, nil
@@ -351,60 +331,30 @@ func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
 	return celexpr.Eq(key.Expr, value.Expr), nil
 }
 
-// order translates a comparison of numbers, quantities or durations.
-func (c *ruleConverter) order(key jmespath.Value, operator string, value jmespath.Value) (celexpr.Expr, error) {
-	left := key.Type.Kind()
-	if !value.Constant {
-		return celexpr.Expr{}, errors.New("a value that is computed")
-	}
-	if left == celexpr.Sequence || left == celexpr.Map || left == celexpr.Truth {
-		return celexpr.False, nil
-	}
-	switch literal := value.Literal.(type) {
-	case int64, float64:
-		if left == celexpr.Number {
-			return celexpr.Rel(key.Expr, operator, value.Expr), nil
-		}
-		return pattern.Compare(key.Expr, key.Type, operator, fmt.Sprint(literal))
-	case string:
-		return pattern.Compare(key.Expr, key.Type, operator, literal)
-	default:
-		return celexpr.False, nil
-	}
-}
-
 // in translates the operators about lists.
 func (c *ruleConverter) in(key jmespath.Value, operator string, value jmespath.Value) (celexpr.Expr, error) {
-	not := strings.Contains(operator, "not")
 	name, _ := celexpr.Names{}.Element(key.Name)
-	list := key.Type.Kind() == celexpr.Sequence
-	if key.Type.Kind() == celexpr.Map || key.Type.Kind() == celexpr.Struct {
+	element, macro := key, "all"
+	switch key.Type.Kind() { //nolint:exhaustive // others are compared themselves
+	case celexpr.Map, celexpr.Struct:
 		return celexpr.False, nil
-	}
-	element := key
-	if list {
+	case celexpr.Sequence:
 		if strings.Contains(key.Expr.String(), name+",") { // the variable of a loop within the list itself
 			name = "item"
 		}
-		element = jmespath.Of(celexpr.Raw(name), key.Type.Elem())
-		element.Name = key.Name
+		element = jmespath.Value{Expr: celexpr.Raw(name), Type: key.Type.Elem(), Name: key.Name}
 	}
 	is, err := c.among(element, value)
-	if err != nil {
-		return is, err
-	}
-	if not {
+	if strings.Contains(operator, "not") {
 		is = celexpr.Not(is)
 	}
-	if !list {
-		return is, nil
+	if err != nil || key.Type.Kind() != celexpr.Sequence {
+		return is, err
 	}
-	switch operator {
-	case "anyin", "anynotin", "notin":
-		return celexpr.Macro(key.List(), "exists", name, is), nil
-	default:
-		return celexpr.Macro(key.List(), "all", name, is), nil
+	if operator == "anyin" || operator == "anynotin" || operator == "notin" {
+		macro = "exists"
 	}
+	return celexpr.Macro(key.List(), macro, name, is), nil
 }
 
 // among returns the condition that a scalar is among the values, which may have wildcards.
@@ -425,26 +375,21 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 			return celexpr.Expr{}, errors.New("a value of which nothing says that it is a list")
 		}
 	}
-	var items []any
+	items := []any{value.Literal}
 	switch literal := value.Literal.(type) {
 	case []any:
 		items = literal
+	case nil, map[string]any:
+		return celexpr.Expr{}, errors.New("a value that is no list")
 	case string:
 		if pattern.IsRange(literal) {
 			return pattern.Scalar(key.Expr, key.Type, literal)
 		}
-		if strings.HasPrefix(strings.TrimSpace(literal), "[") {
-			if decoded, err := decodeJSON([]byte(literal)); err == nil {
-				items, _ = decoded.([]any)
+		if decoded, err := decodeJSON([]byte(literal)); err == nil {
+			if list, ok := decoded.([]any); ok {
+				items = list
 			}
 		}
-		if items == nil {
-			items = []any{literal}
-		}
-	case int64, float64, bool:
-		items = []any{literal}
-	default:
-		return celexpr.Expr{}, errors.New("a value that is no list")
 	}
 	if key.Constant {
 		text := fmt.Sprint(key.Literal)

@@ -159,6 +159,8 @@ type condition struct {
 	Operator string `json:"operator,omitempty"`
 	Value    any    `json:"value,omitempty"`
 	Message  string `json:"message,omitempty"`
+	// field is where the condition stands.
+	field string
 }
 
 type kyvernoPSS struct {

@@ -154,7 +154,7 @@ func (c *policyConverter) actions(action string) []admissionregistrationv1.Valid
 // sends without any. Patterns are not about deletions.
 func (c *ruleConverter) match(operations []string, patterns bool) error {
 	possible := []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
-	allowed, preconditions := operationsOf(c.rule.Preconditions, possible)
+	allowed, preconditions := operationsOf(c.decodeConditions(c.rule.Preconditions, "preconditions"), possible)
 	filters, _, _ := c.rule.Match.all("match")
 	refusesMore := len(allowed) < len(possible) || patterns && slices.ContainsFunc(filters, func(f *filter) bool {
 		return len(f.Resources.Operations) == 0 || slices.Contains(f.Resources.Operations, "DELETE")
@@ -186,14 +186,12 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 	for _, m := range c.rule.CELPreconditions {
 		c.matched.conditions = append(c.matched.conditions, guard{m.Name, celexpr.Func("", celexpr.Raw(m.Expression))})
 	}
-	if preconditions != nil {
-		e, canFail := c.preconditions(preconditions, c.scope)
-		if canFail && refusesMore && c.rule.Validate != nil {
-			c.note("Kyverno refuses other operations too, on an object without a value that the preconditions name")
-		}
-		if !e.IsTrue() {
-			c.matched.conditions = append(c.matched.conditions, guard{"preconditions", e})
-		}
+	e, canFail := c.preconditions(preconditions)
+	if canFail && refusesMore && c.rule.Validate != nil {
+		c.note("Kyverno refuses other operations too, on an object without a value that the preconditions name")
+	}
+	if !e.IsTrue() {
+		c.matched.conditions = append(c.matched.conditions, guard{"preconditions", e})
 	}
 	if slices.ContainsFunc(c.matched.conditions, func(g guard) bool { return g.expr.IsFalse() }) {
 		c.fail(unsupported("match", "remove the rule", "a rule that never applies: its conditions never hold"))
