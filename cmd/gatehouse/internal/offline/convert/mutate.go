@@ -85,10 +85,16 @@ func (c *ruleConverter) mutateObject() (*part, error) {
 		}
 	case m.PatchesJSON6902 != "":
 		c.addPatch(out, c.jsonOperations(m.PatchesJSON6902, "mutate.patchesJson6902", root, s))
-	case m.PatchStrategicMerge != nil:
-		c.mergePatch(out, m.PatchStrategicMerge, "mutate.patchStrategicMerge", root, s)
 	default:
-		c.fail(unsupported("mutate", "remove the rule", "a mutation without a patch"))
+		patch, _ := m.PatchStrategicMerge.(map[string]any)
+		b := &patcher{ruleConverter: c, scope: s, field: "mutate.patchStrategicMerge"}
+		o, conditions := b.object(root, patch, nil)
+		if e := celexpr.And(conditions...); !e.IsTrue() {
+			c.matched.conditions = append(c.matched.conditions, guard{"patch-applies", e})
+		}
+		if c.addPatch(out, o); len(o) == 0 {
+			c.fail(unsupported("mutate", "remove the rule", "a mutation that changes nothing"))
+		}
 	}
 	out.params, out.matched, out.variables = c.params, c.matched, c.variables
 	return out, c.failed
@@ -109,9 +115,9 @@ func (p pointer) member(name string) pointer {
 	return append(slices.Clone(p), celexpr.Raw("/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name)))
 }
 
-// computed returns the pointer of a member whose name is the value of an expression, or of an element.
-func (p pointer) computed(e celexpr.Expr) pointer {
-	return append(slices.Clone(p), celexpr.Raw("/"), celexpr.Func("string", e))
+// computed returns the pointer of a member or element whose name is the value of an expression.
+func (p pointer) computed(name celexpr.Expr) pointer {
+	return append(slices.Clone(p), celexpr.Raw("/"), name)
 }
 
 // isStatic reports whether the pointer is the same for all elements of loops.
@@ -143,15 +149,6 @@ func (p place) member(name string) (inner place, has celexpr.Expr) {
 	return place{path: p.path.member(name), expr: v.Expr, kind: v.Type}, celexpr.And(v.Present)
 }
 
-// operation returns an operation of a JSON patch.
-func operation(op string, path pointer, value celexpr.Expr) celexpr.Expr {
-	text := "JSONPatch{op: " + celexpr.Quote(op) + ", path: " + path.text().String()
-	if !value.IsZero() {
-		text += ", value: " + value.String()
-	}
-	return celexpr.Raw(text + "}")
-}
-
 // operations are expressions of lists of operations, which follow each other.
 type operations []celexpr.Expr
 
@@ -175,19 +172,17 @@ func (o operations) when(condition celexpr.Expr, otherwise operations) operation
 	return operations{celexpr.If(condition, o.expr(), otherwise.expr())}
 }
 
-// single returns one operation.
+// single returns one operation of a JSON patch.
 func single(op string, path pointer, value celexpr.Expr) operations {
-	return operations{celexpr.List(operation(op, path, value))}
+	text := "JSONPatch{op: " + celexpr.Quote(op) + ", path: " + path.text().String()
+	if !value.IsZero() {
+		text += ", value: " + value.String()
+	}
+	return operations{celexpr.List(celexpr.Raw(text + "}"))}
 }
 
 // indexName returns the name of the index of a loop within so many others.
-func indexName(depth int) string {
-	const names = "ijklmn"
-	if depth < len(names) {
-		return names[depth : depth+1]
-	}
-	return fmt.Sprintf("i%d", depth)
-}
+func indexName(depth int) string { return string(rune('i' + depth)) }
 
 // each returns the operations of a loop over the elements of a list, by their index.
 func each(list celexpr.Expr, index string, condition celexpr.Expr, body operations, backwards bool) operations {

@@ -42,24 +42,6 @@ func (b *patcher) unsupported(path []string, instead, format string, args ...any
 	b.fail(atField(b.field, unsupported("", instead, format, args...), path...))
 }
 
-// mergePatch translates a strategic merge patch of the object.
-func (c *ruleConverter) mergePatch(out *part, patch any, field string, root place, s jmespath.Scope) {
-	fields, ok := patch.(map[string]any)
-	if !ok {
-		c.fail(unsupported(field, "write an object", "a patch that is no object"))
-		return
-	}
-	b := &patcher{ruleConverter: c, scope: s, field: field}
-	o, conditions := b.object(root, fields, nil)
-	if e := celexpr.And(conditions...); !e.IsTrue() {
-		c.matched.conditions = append(c.matched.conditions, guard{"patch-applies", e})
-	}
-	if len(o) == 0 {
-		c.fail(unsupported(field, "remove the rule", "a patch that changes nothing"))
-	}
-	c.addPatch(out, o)
-}
-
 // object returns the operations that merge a patch into an object, and the conditions of anchors without which it is not merged.
 func (b *patcher) object(at place, patch map[string]any, path []string) (operations, []celexpr.Expr) {
 	if len(path) > maxPatchDepth {
@@ -79,8 +61,7 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 		if jmespath.HasVariables(key) {
 			name, err := jmespath.Template(key, b.scope)
 			b.fail(atField(b.field, err, here...))
-			to := append(slices.Clone(at.path), celexpr.Raw("/"), escaped(name.Text()))
-			out = append(out, b.set(place{path: to}, value, here)...)
+			out = append(out, b.set(place{path: at.path.computed(escaped(name.Text()))}, value, here)...)
 			continue
 		}
 		inner, has := at.member(key)
@@ -127,16 +108,10 @@ func (b *patcher) member(at place, has celexpr.Expr, value any, path []string) (
 			empty := single("add", at.path, celexpr.Raw("{}"))
 			return append(operations(nil).when(has, empty), o...), nil
 		}
-		stripped := stripAnchors(v)
-		if fields, ok := stripped.(map[string]any); ok && len(fields) == 0 {
-			return nil, nil
-		}
-		return o.when(has, b.set(at, stripped, path)), nil
+		return o.when(has, b.set(at, stripAnchors(v), path)), nil
 	case []any:
-		if len(v) > 0 {
-			if _, ok := v[0].(map[string]any); ok {
-				return b.list(at, has, v, path)
-			}
+		if pattern.Some(v, func(_ string, part any) bool { _, ok := part.(map[string]any); return ok }) {
+			return b.list(at, has, v, path)
 		}
 	}
 	return b.set(at, value, path), nil
@@ -169,14 +144,13 @@ func stripAnchors(patch any) any {
 func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (operations, []celexpr.Expr) {
 	key := mergeKey(at)
 	optional := celexpr.If(has, at.expr, celexpr.List())
-	index := indexName(b.depth)
-	if b.isLoop(at) {
-		index = b.index
-	} else {
+	index := b.index
+	if !b.isLoop(at) {
+		index = indexName(b.depth)
 		b.depth++
 		defer func() { b.depth-- }()
 	}
-	element := place{path: at.path.computed(celexpr.Raw(index)), expr: celexpr.At(at.expr, celexpr.Raw(index)), kind: at.kind.Elem()}
+	element := place{path: at.path.computed(celexpr.Func("string", celexpr.Raw(index))), expr: celexpr.At(at.expr, celexpr.Raw(index)), kind: at.kind.Elem()}
 	var out operations
 	var conditions []celexpr.Expr
 	var added []any
@@ -279,50 +253,15 @@ func mergeKey(at place) string {
 // literal returns a value of a patch as an expression, and the condition that its variables have values.
 func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr) {
 	present = celexpr.True
-	switch v := value.(type) {
-	case string:
-		if !jmespath.HasVariables(v) {
-			return celexpr.Str(v), present
-		}
-		of, err := jmespath.Template(v, b.scope)
+	e = celexpr.Build(value, func(text string) celexpr.Expr {
+		of, err := jmespath.Template(text, b.scope)
 		b.fail(atField(b.field, err, path...))
-		if !of.Always() && !of.Fails && !of.Total {
-			present = of.Present
+		if !of.Fails && !of.Total {
+			present = celexpr.And(present, of.Present)
 		}
-		return of.Expr, present
-	case []any:
-		items := make([]celexpr.Expr, len(v))
-		for i, item := range v {
-			of, with := b.literal(item, path)
-			if hasVariables(v) && len(v) > 1 {
-				of = celexpr.Func("dyn", of)
-			}
-			items[i], present = of, celexpr.And(present, with)
-		}
-		return celexpr.List(items...), present
-	case map[string]any:
-		var parts []string
-		kinds := map[string]bool{}
-		for _, of := range v {
-			kinds[fmt.Sprintf("%T", of)] = true
-		}
-		for _, key := range sortedKeys(v) {
-			if jmespath.HasVariables(key) {
-				b.unsupported(path, "write the mutation in CEL", "a key with variables in an object that is added")
-				return e, present
-			}
-			of, with := b.literal(v[key], path)
-			present = celexpr.And(present, with)
-			hasObjects := pattern.Some(v[key], func(_ string, part any) bool { _, ok := part.(map[string]any); return ok }) // their types differ
-			if len(kinds) > 1 || hasObjects || hasVariables(v) {
-				of = celexpr.Func("dyn", of)
-			}
-			parts = append(parts, celexpr.Quote(key)+": "+of.String())
-		}
-		return celexpr.Raw("{" + strings.Join(parts, ", ") + "}"), present
-	default:
-		return celexpr.Literal(value), present
-	}
+		return of.Expr
+	})
+	return e, present
 }
 
 // jsonOperations translates the operations of a JSON patch, whose text is YAML with variables.
@@ -354,46 +293,40 @@ func (c *ruleConverter) jsonOperations(text, field string, root place, s jmespat
 		fields, _ := item.(map[string]any)
 		op, _ := fields["op"].(string)
 		path, _ := fields["path"].(string)
-		if slices.ContainsFunc(strings.Split(path, "/"), func(step string) bool { return len(step) > 1 && step[0] == '-' && isIndex(step[1:]) }) {
+		steps := stepForm.FindAllStringSubmatch(path, -1)
+		if fromEnd.MatchString(path) {
 			b.unsupported(nil, "name the element", "the path %s, which counts from the end of a list", path)
 		}
-		if !strings.HasPrefix(path, "/") {
+		if len(steps) == 0 {
 			b.unsupported(nil, "write a JSON pointer", "an operation without a path")
 			break
 		}
-		out = append(out, b.operation(op, path, fields["value"], root)...)
+		out = append(out, b.operation(op, steps, fields["value"], root)...)
 	}
 	return out
 }
 
+var (
+	// stepForm matches a step of a pointer. Variables in it may have slashes in them.
+	stepForm  = regexp.MustCompile(`/((?:\{\{.*?\}\}+|[^/])*)`)
+	fromEnd   = regexp.MustCompile(`/-\d+(/|$)`)
+	indexForm = regexp.MustCompile(`^(-|\d{1,9})$`)
+)
+
 // operation translates an operation of a JSON patch. What is missing on the way to its path is added.
-func (b *patcher) operation(op, path string, value any, at place) operations {
+func (b *patcher) operation(op string, steps [][]string, value any, at place) operations {
 	var out operations
 	exists := celexpr.True
-	steps := splitPointer(path)
 	for i, step := range steps {
-		last := i == len(steps)-1
-		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
-		isElement := jmespath.HasVariables(step) || step == "-" || isIndex(step)
-		inner, has := place{}, celexpr.True
-		switch {
-		case !isElement:
-			inner, has = at.member(name)
-		case isIndex(step):
-			has = celexpr.Rel(celexpr.Func("size", at.expr), ">", celexpr.Raw(step))
-		}
-		if !last && op == "add" && !has.IsTrue() && (!isElement || step == "0") {
+		inner, has := b.step(at, step[1])
+		if i < len(steps)-1 && op == "add" && !has.IsTrue() && (step[1] == "0" || !indexForm.MatchString(step[1])) {
 			empty := celexpr.Raw("{}")
-			if isIndex(steps[i+1]) || steps[i+1] == "-" || jmespath.HasVariables(steps[i+1]) && inner.kind.Kind() == celexpr.Sequence {
+			if inner.kind.Kind() == celexpr.Sequence || indexForm.MatchString(steps[i+1][1]) {
 				empty = celexpr.List()
 			}
-			out = append(out, operations(nil).when(celexpr.And(exists, has), single("add", at.path.member(name), empty))...)
+			out = append(out, operations(nil).when(celexpr.And(exists, has), single("add", inner.path, empty))...)
 		}
-		exists = celexpr.And(exists, has)
-		if isElement {
-			inner = b.indexed(at, step, last)
-		}
-		at = inner
+		exists, at = celexpr.And(exists, has), inner
 	}
 	switch op {
 	case "add", "replace":
@@ -410,49 +343,22 @@ func (b *patcher) operation(op, path string, value any, at place) operations {
 	}
 }
 
-// splitPointer returns the steps of a pointer, of which variables may have slashes in them.
-func splitPointer(path string) []string {
-	var steps []string
-	depth, from := 0, 1
-	for i := 1; i <= len(path); i++ {
-		switch {
-		case i == len(path) || path[i] == '/' && depth == 0:
-			steps = append(steps, path[from:i])
-			from = i + 1
-		case path[i] == '{':
-			depth++
-		case path[i] == '}':
-			depth--
-		}
-	}
-	return steps
-}
-
-// isIndex reports whether a step is an index of a list.
-func isIndex(step string) bool {
-	_, err := strconv.ParseUint(step, 10, 31)
-	return err == nil
-}
-
-// indexed returns an element of a list, or a member of a map whose name has variables.
-func (b *patcher) indexed(at place, step string, last bool) place {
-	next := place{kind: at.kind.Elem()}
+// step returns what a step of a JSON pointer leads to: a member or element, which is there if has holds.
+func (b *patcher) step(at place, step string) (to place, has celexpr.Expr) {
+	to = place{path: at.path.member(step), expr: celexpr.At(at.expr, celexpr.Raw(step)), kind: at.kind.Elem()}
 	switch {
 	case step == "-":
-		if !last {
-			b.unsupported(nil, "name the element", "a path behind the end of a list")
-			return next
-		}
-		next.path = at.path.member("-")
-	case isIndex(step):
-		next.path, next.expr = at.path.member(step), celexpr.At(at.expr, celexpr.Raw(step))
-	default:
-		of, err := jmespath.Template(strings.ReplaceAll(step, "~1", "/"), b.scope)
-		b.fail(atField(b.field, err))
-		next.path, next.expr = at.path.computed(of.Expr), celexpr.At(at.expr, of.Expr)
-		if of.Type.Kind() != celexpr.Number {
-			next.path = append(slices.Clone(at.path), celexpr.Raw("/"), escaped(of.Text()))
-		}
+		return to, celexpr.True
+	case indexForm.MatchString(step):
+		return to, celexpr.Rel(celexpr.Func("size", at.expr), ">", celexpr.Raw(step))
+	case !jmespath.HasVariables(step):
+		return at.member(strings.NewReplacer("~1", "/", "~0", "~").Replace(step))
 	}
-	return next
+	of, err := jmespath.Template(strings.ReplaceAll(step, "~1", "/"), b.scope)
+	b.fail(atField(b.field, err))
+	name := escaped(of.Text())
+	if of.Type.Kind() == celexpr.Number {
+		name = celexpr.Func("string", of.Expr)
+	}
+	return place{path: at.path.computed(name), expr: celexpr.At(at.expr, of.Expr), kind: to.kind}, celexpr.True
 }

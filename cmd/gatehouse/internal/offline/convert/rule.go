@@ -216,9 +216,9 @@ func (c *ruleConverter) root(name string) (jmespath.Value, error) {
 		return c.request(), nil
 	case "serviceAccountName", "serviceAccountNamespace":
 		user := celexpr.Raw("request.userInfo.username")
-		index := map[string]int{"serviceAccountNamespace": 2, "serviceAccountName": 3}[name]
+		index := map[string]int64{"serviceAccountNamespace": 2, "serviceAccountName": 3}[name]
 		is := celexpr.Call(user, "startsWith", celexpr.Str("system:serviceaccount:"))
-		part := celexpr.Index(celexpr.Call(user, "split", celexpr.Str(":")), index)
+		part := celexpr.At(celexpr.Call(user, "split", celexpr.Str(":")), celexpr.Int(index))
 		return jmespath.Of(celexpr.If(is, part, celexpr.Str("")), celexpr.Plain(celexpr.String)), nil
 	case "images":
 		return jmespath.Value{}, unsupported("", "name the containers and write it in CEL", "the variable images, the parts of image names")

@@ -70,15 +70,6 @@ func Quote(value string) string {
 // Int returns an integer literal.
 func Int(value int64) Expr { return Raw(strconv.FormatInt(value, 10)) }
 
-// Double returns a literal of a floating-point number.
-func Double(value float64) Expr {
-	text := strconv.FormatFloat(value, 'f', -1, 64)
-	if !strings.ContainsRune(text, '.') {
-		text += ".0"
-	}
-	return Raw(text)
-}
-
 // Bool returns a constant.
 func Bool(value bool) Expr { return Raw(strconv.FormatBool(value)) }
 
@@ -86,41 +77,55 @@ func Bool(value bool) Expr { return Raw(strconv.FormatBool(value)) }
 func List(items ...Expr) Expr { return Expr{kind: list, args: items} }
 
 // Literal returns a JSON value as a literal.
-func Literal(value any) Expr {
+func Literal(value any) Expr { return Build(value, Str) }
+
+// Build is like Literal, with what a function returns in place of the texts and names in the value.
+func Build(value any, text func(string) Expr) Expr {
 	switch v := value.(type) {
 	case nil:
 		return Raw("null")
 	case bool:
 		return Bool(v)
 	case string:
-		return Str(v)
+		return text(v)
 	case int64:
 		return Int(v)
 	case float64:
-		if v == float64(int64(v)) {
-			return Int(int64(v))
+		text := strconv.FormatFloat(v, 'f', -1, 64)
+		if !strings.ContainsRune(text, '.') {
+			text += ".0"
 		}
-		return Double(v)
+		return Raw(text)
 	case []any:
 		items := make([]Expr, len(v))
 		for i, item := range v {
-			items[i] = Literal(item)
+			items[i] = Build(item, text)
 		}
-		if len(byType(items)) > 1 { // those of a list are of one type
-			for i, item := range items {
-				items[i] = Func("dyn", item)
-			}
-		}
-		return List(items...)
+		return List(ofOneType(items)...)
 	case map[string]any:
+		keys := slices.Sorted(maps.Keys(v))
+		values := make([]Expr, len(v))
+		for i, key := range keys {
+			values[i] = Build(v[key], text)
+		}
 		var parts []string
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			parts = append(parts, Quote(key)+": "+Literal(v[key]).String())
+		for i, value := range ofOneType(values) {
+			parts = append(parts, text(keys[i]).String()+": "+value.String())
 		}
 		return Raw("{" + strings.Join(parts, ", ") + "}")
 	default:
 		return Expr{}
 	}
+}
+
+// ofOneType returns the values of a list or map, in which their types must not differ.
+func ofOneType(items []Expr) []Expr {
+	if len(byType(items)) > 1 {
+		for i, item := range items {
+			items[i] = Func("dyn", item)
+		}
+	}
+	return items
 }
 
 // IsZero reports whether there is no expression.
@@ -225,18 +230,16 @@ func byType(items []Expr) (out [][]Expr) {
 	return out
 }
 
-// typeName returns the name of the type of a constant. What is none has that of texts.
+// typeName returns the name of the type of a constant.
 func (e Expr) typeName() string {
-	begins := func(with string) bool { return e.text == "" || strings.IndexByte(with, e.text[0]) >= 0 }
+	begins := func(with string) bool { return e.text != "" && strings.IndexByte(with, e.text[0]) >= 0 }
 	switch {
-	case e.kind == list:
-		return "list"
-	case e.kind != atom || begins(`"'r`):
+	case e.kind == atom && begins(`"'r`):
 		return "text"
-	case begins("-0123456789"):
+	case e.kind == atom && begins("-0123456789"):
 		return "number" + strconv.FormatBool(strings.Contains(e.text, "."))
 	default: // each is of another type, but for the truth values
-		return strings.NewReplacer("true", "truth", "false", "truth").Replace(e.text)
+		return strings.NewReplacer("true", "truth", "false", "truth").Replace(e.String())
 	}
 }
 
@@ -263,9 +266,6 @@ func (e Expr) Only() (Expr, bool) {
 	}
 	return e.args[0], true
 }
-
-// Subtract returns a difference.
-func Subtract(left, right Expr) Expr { return Expr{kind: sum, text: "-", args: []Expr{left, right}} }
 
 // Condition returns an expression whose type is bool before it is evaluated, as the API server wants of rules.
 func Condition(e Expr) Expr {
@@ -306,16 +306,9 @@ func Macro(receiver Expr, name, variable string, body Expr) Expr {
 	switch {
 	case name == "all" && body.IsTrue():
 		return True
-	case name == "exists" && body.IsFalse():
-		return False
-	case name == "exists" && body.IsTrue():
-		if receiver.kind == global && receiver.text == "lists.range" {
-			return Rel(receiver.args[0], ">", Int(0))
-		}
-		return Rel(Func("size", receiver), ">", Int(0))
-	case name == "filter" && body.IsTrue():
-		return receiver
-	case name == "map" && body.Equal(Raw(variable)):
+	case name == "exists" && body.IsTrue() && receiver.text == "lists.range":
+		return Rel(receiver.args[0], ">", Int(0))
+	case name == "filter" && body.IsTrue(), name == "map" && body.Equal(Raw(variable)):
 		return receiver
 	}
 	return Call(receiver, name, Raw(variable), body)
@@ -344,9 +337,6 @@ func At(of, index Expr) Expr {
 func OptAt(of, index Expr) Expr {
 	return Expr{kind: member, text: "[?" + index.String() + "]", args: []Expr{of}}
 }
-
-// Index returns an element.
-func Index(of Expr, index int) Expr { return At(of, Int(int64(index))) }
 
 // Has reports whether an object has a member.
 func Has(of Expr, name string) Expr {

@@ -53,7 +53,7 @@ func (e Expr) print(indent string, broken bool) string {
 		var b strings.Builder
 		for i, arg := range e.args {
 			of := e.kind + 1
-			if e.text == "+" || e.text == "-" && i == 0 {
+			if e.text == "+" {
 				of = sum
 			}
 			if i > 0 {

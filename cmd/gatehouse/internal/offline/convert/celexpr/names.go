@@ -36,8 +36,6 @@ func singular(plural string) string {
 		return "container"
 	case strings.HasSuffix(name, "ies"):
 		return strings.TrimSuffix(name, "ies") + "y"
-	case strings.HasSuffix(name, "sses"), strings.HasSuffix(name, "xes"), strings.HasSuffix(name, "ches"):
-		return strings.TrimSuffix(name, "es")
 	case strings.HasSuffix(name, "ss"), !strings.HasSuffix(name, "s"):
 		return "element"
 	default:

@@ -2,7 +2,6 @@ package jmespath
 
 import (
 	"fmt"
-	"regexp"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/celexpr"
 )
@@ -55,28 +54,21 @@ func (s Scope) function(name string, args []Value) Value {
 			return of(number, celexpr.Func("size", first.Expr))
 		}
 	case "max/1", "min/1", "sum/1":
-		if first.Type.Elem().Kind() == celexpr.Number {
-			return of(number, celexpr.Call(first.Expr, name))
-		}
 	case "regex_match/2":
-		return s.matches(first, args[1])
+		return of(truth, celexpr.Call(args[1].Text(), "matches", first.Expr))
 	case "sort/1":
 		if first.Type.Kind() == celexpr.Sequence {
-			return Value{
-				Expr: celexpr.Call(first.List(), "sort"), Total: first.Total, Present: first.Present, Fails: first.Fails, Type: first.Type, Name: first.Name,
-			}
+			first.Expr, first.Opt = celexpr.Call(first.List(), "sort"), celexpr.Expr{}
+			return first
 		}
 	case "to_array/1":
 		if first.Type.Kind() == celexpr.Sequence {
 			return first
 		}
 	case "to_number/1":
-		if first.Type.Kind() == celexpr.Number {
-			return first
-		}
 		return of(number, celexpr.Func("double", first.Text()))
 	case "to_string/1":
-		if !first.mayBe(celexpr.String, celexpr.Quantity, celexpr.Number, celexpr.Truth) {
+		if first.Members != nil || !first.mayBe(celexpr.String, celexpr.Quantity, celexpr.Number, celexpr.Truth) {
 			return s.refuse("name the fields that matter", "to_string() of an object or a list: CEL writes no JSON")
 		}
 		return of(text, first.Text())
@@ -86,21 +78,6 @@ func (s Scope) function(name string, args []Value) Value {
 		return s.refuse("write it in CEL", "the JMESPath function %s(), which CEL has no equivalent of", name)
 	}
 	return s.refuse("write it in CEL", "the JMESPath function %s() with such arguments", name)
-}
-
-// matches translates regex_match(), of a text or number.
-func (s Scope) matches(expression, of Value) Value {
-	text, constant := expression.Literal.(string)
-	if !constant {
-		return s.refuse("write it in CEL", "a regular expression that is computed")
-	}
-	if _, err := regexp.Compile(text); err != nil {
-		return s.refuse("correct it", "the regular expression %s, which is invalid", quote(text))
-	}
-	if k := of.Type.Kind(); k == celexpr.Sequence || k == celexpr.Map {
-		return s.refuse("write it in CEL", "regex_match() of something that is no text")
-	}
-	return computed(celexpr.Call(of.Text(), "matches", expression.Expr), celexpr.Plain(celexpr.Truth), expression, of)
 }
 
 // contains translates contains(), of a list or a text.
@@ -119,8 +96,6 @@ func (s Scope) contains(of, what Value) Value {
 			isText := celexpr.Eq(celexpr.Func("type", of.Expr), celexpr.Raw("string"))
 			e = celexpr.If(isText, celexpr.Call(of.Expr, "contains", what.Text()), e)
 		}
-	default:
-		return s.refuse("write it in CEL", "contains() of something that is neither a text nor a list")
 	}
 	return computed(e, celexpr.Plain(celexpr.Truth), of, what)
 }

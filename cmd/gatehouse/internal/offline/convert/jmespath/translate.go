@@ -65,6 +65,13 @@ func (s Scope) refuse(instead, format string, args ...any) Value {
 	return s.fail(unsupported(instead, format, args...))
 }
 
+// want records that there is no translation of a part of a value, unless that may be of these kinds.
+func (s Scope) want(v Value, what, part string, kinds ...celexpr.Kind) {
+	if !v.mayBe(kinds...) {
+		s.refuse("name "+what, "%s of something that is not %s", part, what)
+	}
+}
+
 // with returns the scope in which a value is the current one.
 func (s Scope) with(current Value) Scope {
 	s.current = &current
@@ -157,10 +164,7 @@ func nextVariable(text string) (from, to int) {
 			depth++
 			i++
 		case text[i:i+2] == "}}" && depth == 1:
-			for to = i + 2; to < len(text) && text[to] == '}'; { // of an object at the end of the expression
-				to++
-			}
-			return from, to
+			return from, i + 2
 		case text[i:i+2] == "}}" && depth > 0:
 			depth--
 			i++
@@ -199,17 +203,18 @@ func (s Scope) construct(n *parsing.ASTNode) Value {
 	case parsing.ASTSubexpression, parsing.ASTPipe, parsing.ASTIndexExpression:
 		return s.with(s.node(&n.Children[0])).node(&n.Children[1])
 	case parsing.ASTIndex:
-		if !s.current.mayBe(celexpr.Sequence) {
-			return s.refuse("name a list", "an index of something that is no list")
+		index := n.Value.(int)
+		if s.want(*s.current, "a list", "an index", celexpr.Sequence); index < 0 {
+			return s.refuse("write it in CEL", "an index that counts from the end of a list")
 		}
-		return s.current.Element(n.Value.(int))
+		v := s.current.At(celexpr.Int(int64(index)))
+		v.Name, v.Fails = s.current.Name, false
+		return v
 	case parsing.ASTFlatten:
 		return s.flatten(&n.Children[0])
 	case parsing.ASTProjection, parsing.ASTFilterProjection:
 		list := s.node(&n.Children[0])
-		if !list.mayBe(celexpr.Sequence) {
-			return s.refuse("name a list", "a projection of something that is no list")
-		}
+		s.want(list, "a list", "a projection", celexpr.Sequence)
 		return s.each(list, n.Children[1:])
 	case parsing.ASTValueProjection:
 		return s.each(s.values(s.node(&n.Children[0])), n.Children[1:])
@@ -288,6 +293,9 @@ func (s Scope) text(text string) Value {
 // field translates a name: a member of the current value, or a root.
 func (s Scope) field(name string) Value {
 	hole, isHole := s.holes[name]
+	if name == "null" { // no object has it
+		return Const(nil)
+	}
 	if s.current == nil {
 		if isHole {
 			return s.refuse("write it in CEL", "a variable whose name is computed")
@@ -305,9 +313,7 @@ func (s Scope) field(name string) Value {
 		}
 		return v
 	}
-	if !s.current.mayBe(celexpr.Map, celexpr.Struct) {
-		return s.refuse("write it in CEL", "the field %q of something that is no object", name)
-	}
+	s.want(*s.current, "an object", fmt.Sprintf("the field %q", name), celexpr.Map, celexpr.Struct)
 	if isHole {
 		return s.current.At(hole.Text())
 	}
@@ -323,9 +329,7 @@ func (s Scope) flatten(n *parsing.ASTNode) Value {
 		return s.with(s.node(&n.Children[0])).concat(n.Children[1].Children)
 	}
 	v := s.node(n)
-	if !v.mayBe(celexpr.Sequence) {
-		return s.refuse("name a list", "[] behind something that is no list")
-	}
+	s.want(v, "a list", "[]", celexpr.Sequence)
 	elem := v.Type.Elem()
 	if k := elem.Kind(); k == celexpr.Sequence || k == celexpr.Unknown && v.Total {
 		return computedList(v, elem.Elem(), celexpr.Call(v.List(), "flatten"))
@@ -343,9 +347,7 @@ func (s Scope) concat(parts []parsing.ASTNode) Value {
 	var all []celexpr.Expr
 	var first Value
 	for _, v := range s.nodes(parts) {
-		if !v.mayBe(celexpr.Sequence) {
-			return s.refuse("name lists", "a list of values that are no lists")
-		}
+		s.want(v, "a list", "an element", celexpr.Sequence)
 		all = append(all, v.List())
 		if first.Name == "" || v.Name == "containers" {
 			first = v
@@ -394,9 +396,7 @@ func (s Scope) each(list Value, rightAndFilter []parsing.ASTNode) Value {
 
 // values returns the values of the members of an object.
 func (s Scope) values(of Value) Value {
-	if !of.mayBe(celexpr.Map, celexpr.Struct) {
-		return s.refuse("name an object", "the values of something that is no object")
-	}
+	s.want(of, "an object", "the values", celexpr.Map, celexpr.Struct)
 	m := of.OrElse(celexpr.Raw("{}"))
 	return computedList(of, of.Type.Elem(), celexpr.Macro(m, "map", "key", celexpr.At(m, celexpr.Raw("key"))))
 }
@@ -404,16 +404,13 @@ func (s Scope) values(of Value) Value {
 // or translates left || right.
 func (s Scope) or(n *parsing.ASTNode) Value {
 	left := s.node(&n.Children[0])
-	if right := &n.Children[1]; right.NodeType == parsing.ASTField && right.Value == "" { // "" is no text, but a field without a name
+	if right := &n.Children[1]; right.NodeType == parsing.ASTField && (right.Value == "" || right.Value == "null") { // "" is no text, but a field without a name
 		left.Fails = false
 		return left
 	}
 	right := s.node(&n.Children[1])
 	if left.Type.Kind() == celexpr.Truth && right.Type.Kind() == celexpr.Truth {
 		return Of(celexpr.Or(left.Holds(), right.Holds()), celexpr.Plain(celexpr.Truth))
-	}
-	if left.Always() && left.Type.Kind() == celexpr.Number {
-		return left
 	}
 	if !right.Constant {
 		if left.Type.Kind() == celexpr.Sequence && right.Type.Kind() == celexpr.Sequence {
@@ -438,6 +435,9 @@ func (s Scope) or(n *parsing.ASTNode) Value {
 	out.Expr = left.OrElse(right.Expr)
 	switch literal := right.Literal.(type) {
 	case string:
+		if left.Always() && left.Type.Kind() == celexpr.Truth {
+			return s.refuse("write it in CEL", "a truth value or a text")
+		}
 		if literal != "" && left.Type.Kind() != celexpr.Number {
 			empty := left.OrElse(celexpr.Str(""))
 			value := left.Expr
@@ -447,9 +447,6 @@ func (s Scope) or(n *parsing.ASTNode) Value {
 			out.Expr = celexpr.If(celexpr.Rel(empty, "!=", celexpr.Str("")), value, right.Expr)
 		}
 	case bool:
-		if left.Type.Kind() != celexpr.Truth && left.Type.Kind() != celexpr.Unknown {
-			out.Type = celexpr.Type{}
-		}
 		out.Expr = celexpr.Or(left.OrElse(celexpr.False), celexpr.Bool(literal))
 	}
 	return out
@@ -458,15 +455,8 @@ func (s Scope) or(n *parsing.ASTNode) Value {
 // compare translates a comparison. What is missing is null.
 func (s Scope) compare(n *parsing.ASTNode) Value {
 	left, right := s.node(&n.Children[0]), s.node(&n.Children[1])
-	operator := map[string]string{
-		"TOKEQ": "==", "TOKNE": "!=", "TOKGT": ">", "TOKGTE": ">=", "TOKLT": "<", "TOKLTE": "<=",
-	}[fmt.Sprint(n.Value)]
-	truth := celexpr.Plain(celexpr.Truth)
-	if operator != "==" && operator != "!=" {
-		if left.Type.Kind() != celexpr.Number || right.Type.Kind() != celexpr.Number {
-			return s.refuse("write it in CEL", "the order of values that are not known to be numbers")
-		}
-		return Of(celexpr.And(left.Present, right.Present, celexpr.Rel(left.Expr, operator, right.Expr)), truth)
+	if n.Value != parsing.TOKEQ && n.Value != parsing.TOKNE {
+		return s.refuse("write it in CEL", "the order of values within JMESPath")
 	}
 	var equal celexpr.Expr
 	if left.Constant {
@@ -477,15 +467,13 @@ func (s Scope) compare(n *parsing.ASTNode) Value {
 		equal = celexpr.Not(celexpr.And(left.Present))
 	case left.Always() && right.Always():
 		equal = celexpr.Eq(left.Expr, right.Expr)
-	case right.Constant && right.Literal == false && left.Type.Kind() == celexpr.Truth && !left.Opt.IsZero():
-		equal = celexpr.Not(celexpr.Call(left.Opt, "orValue", celexpr.True))
 	case right.Constant:
 		equal = celexpr.And(left.Present, celexpr.Eq(left.Expr, right.Expr))
 	default:
 		equal = celexpr.Eq(left.optional(), right.optional())
 	}
-	if operator == "!=" {
+	if n.Value == parsing.TOKNE {
 		equal = celexpr.Not(equal)
 	}
-	return Of(equal, truth)
+	return Of(equal, celexpr.Plain(celexpr.Truth))
 }

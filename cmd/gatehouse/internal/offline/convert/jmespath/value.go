@@ -73,10 +73,8 @@ func (v Value) Member(name string) Value {
 	t, _ := v.Type.Member(name)
 	out := Value{Expr: celexpr.Field(v.Expr, name), Type: t, Name: name, Fails: v.Fails || v.Always()}
 	switch {
-	case !v.Opt.IsZero():
-		out.setOpt(celexpr.OptField(v.Opt, name))
-	case !v.Always():
-		out.Present = celexpr.And(v.Present, celexpr.Has(v.Expr, name))
+	case !v.Opt.IsZero() || !v.Always():
+		out.setOpt(celexpr.OptField(v.optional(), name))
 	case v.Type.IsAlways(name):
 		out.Fails = false
 	case v.Type.IsNullable(name):
@@ -92,34 +90,13 @@ func (v Value) Member(name string) Value {
 // setOpt sets the value as an optional one, which says whether it is there.
 func (v *Value) setOpt(e celexpr.Expr) { v.Opt, v.Present = e, celexpr.Call(e, "hasValue") }
 
-// orOpt returns the value as an optional one if it has that form, and otherwise as it is.
-func (v Value) orOpt() celexpr.Expr {
-	if v.Opt.IsZero() {
-		return v.Expr
-	}
-	return v.Opt
-}
-
-// At returns the member whose name is the value of an expression.
+// At returns the element of an index, or the member whose name is the value of an expression.
 func (v Value) At(key celexpr.Expr) Value {
-	out := Value{Expr: celexpr.At(v.Expr, key), Fails: true}
-	if v.Type.Kind() == celexpr.Map {
-		out.Type = v.Type.Elem()
+	out, of := Value{Expr: celexpr.At(v.Expr, key), Type: v.Type.Elem(), Fails: true}, v.Opt
+	if of.IsZero() {
+		of = v.Expr
 	}
-	out.setOpt(celexpr.OptAt(v.orOpt(), key))
-	return out
-}
-
-// Element returns an element of a list, from its end if the index is negative.
-func (v Value) Element(index int) Value {
-	out := Value{Expr: celexpr.Index(v.Expr, index), Type: v.Type.Elem(), Name: v.Name}
-	if index >= 0 {
-		out.setOpt(celexpr.OptAt(v.orOpt(), celexpr.Int(int64(index))))
-		return out
-	}
-	size, last := celexpr.Func("size", v.Expr), celexpr.Int(int64(-index))
-	out.Expr = celexpr.At(v.Expr, celexpr.Subtract(size, last))
-	out.Present = celexpr.And(v.Present, celexpr.Rel(size, ">=", last))
+	out.setOpt(celexpr.OptAt(of, key))
 	return out
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -80,10 +79,8 @@ func Scalar(v celexpr.Expr, of celexpr.Type, pattern any) (celexpr.Expr, error) 
 		return oneOf(v, kind, nil, "", int64(0), false), nil
 	case bool:
 		return oneOf(v, kind, p), nil
-	case int64:
-		return oneOf(v, kind, p, strconv.FormatInt(p, 10)), nil
-	case float64:
-		return oneOf(v, kind, p, strconv.FormatFloat(p, 'f', -1, 64)), nil
+	case int64, float64:
+		return oneOf(v, kind, p, fmt.Sprint(p)), nil
 	case string:
 		return stringPattern(v, of, p)
 	default:
@@ -175,7 +172,10 @@ func Compare(v celexpr.Expr, of celexpr.Type, operator, operand string) (celexpr
 		return out, nil
 	case celexpr.Number:
 		if hasQuantity {
-			return compareNumber(v, operator, quantity), nil
+			if n, ok := quantity.AsInt64(); ok {
+				return celexpr.Rel(v, operator, celexpr.Int(n)), nil
+			}
+			return celexpr.Rel(celexpr.Func("double", v), operator, celexpr.Literal(quantity.AsApproximateFloat64())), nil
 		}
 		if hasDuration && operator != "==" && operator != "!=" {
 			return celexpr.Expr{}, errors.New("a number that is compared with a duration")
@@ -224,13 +224,6 @@ func compareQuantity(v celexpr.Expr, operator, operand string) celexpr.Expr {
 	default:
 		return celexpr.Rel(left, operator, right)
 	}
-}
-
-func compareNumber(v celexpr.Expr, operator string, with resource.Quantity) celexpr.Expr {
-	if n, ok := with.AsInt64(); ok {
-		return celexpr.Rel(v, operator, celexpr.Int(n))
-	}
-	return celexpr.Rel(celexpr.Func("double", v), operator, celexpr.Double(with.AsApproximateFloat64()))
 }
 
 // compareText compares texts with wildcards. Those have no order.
