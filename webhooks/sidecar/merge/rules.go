@@ -145,6 +145,17 @@ func (r *Rule) excludes(object rawjson.Value, name string) bool {
 	})
 }
 
+// Outline returns how a field is merged, if it is without conditions on other fields, and if it is written in one way alone but for paths and
+// addresses: the members by which the elements of its list are told apart, and the value, as JSON, that the API server puts in.
+func (r *Rule) Outline() (keys []string, apiDefault string, ok bool) {
+	if r == nil {
+		return nil, "", true
+	}
+	ok = len(r.oneOf) == 0 && r.maxItems == 0 && r.pair == "" && r.unique == "" && r.contradicts == nil && r.values == nil && !r.isQuantity &&
+		!slices.ContainsFunc(r.mapKeys, func(key string) bool { return strings.Contains(key, "=") })
+	return r.mapKeys, r.apiDefault, ok
+}
+
 // IsMergedList reports whether a list is merged element by element.
 func (r *Rule) IsMergedList() bool { return r != nil && (r.IsSet || len(r.mapKeys) > 0) }
 

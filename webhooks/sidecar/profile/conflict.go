@@ -68,7 +68,7 @@ func CheckConflicts(profiles []*Profile) diagnostic.List {
 					key, what = "volume/"+e.Name, "volume"
 				}
 				for _, other := range names[key] {
-					if other.Name != p.Name && canOverlap(p, other) {
+					if other.Name != p.Name && CanOverlap(p, other) {
 						report(p, other, path+".name", fmt.Sprintf("adds a %s named %q", what, e.Name))
 					}
 				}
@@ -82,7 +82,7 @@ func CheckConflicts(profiles []*Profile) diagnostic.List {
 					port := e.ports[k]
 					port.Container = p.Name + "/" + e.Name // Names are unique in a profile only.
 					for i, field := range ports.Conflicts(&port) {
-						if other := owners[i]; other.Name != p.Name && canOverlap(p, other) {
+						if other := owners[i]; other.Name != p.Name && CanOverlap(p, other) {
 							report(p, other, fmt.Sprintf("%s.ports[%d].%s", path, k, field), "declares "+port.Describe(field))
 						}
 					}
@@ -98,9 +98,9 @@ func CheckConflicts(profiles []*Profile) diagnostic.List {
 	return found
 }
 
-// canOverlap reports whether two profiles can apply to one pod: their selectors do not
+// CanOverlap reports whether two profiles can apply to one pod: their selectors do not
 // exclude each other for certain, and neither replaces the other.
-func canOverlap(a, b *Profile) bool {
+func CanOverlap(a, b *Profile) bool {
 	if a.Replaces == b.Name || b.Replaces == a.Name {
 		return false
 	}

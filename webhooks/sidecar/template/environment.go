@@ -79,7 +79,7 @@ func NewEnvironment(option celbound.Option) (*Environment, error) {
 	extended, err := base.Extend(
 		cel.CustomTypeProvider(&provider{Provider: base.CELTypeProvider(), shared: objects}),
 		cel.Variable("pod", pod),
-		cel.Variable(namespaceVariable, cel.ObjectType(namespaceType)),
+		cel.Variable(NamespaceVariable, cel.ObjectType(namespaceType)),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("declare the variables of templates: %w", err)

@@ -105,7 +105,7 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 	}
 	renamed, ok := rename(text)
 	if !ok {
-		r.errorf(path, `write "namespace"`, "%q: %q is not declared", excerpt(text), namespaceVariable)
+		r.errorf(path, `write "namespace"`, "%q: %q is not declared", excerpt(text), NamespaceVariable)
 		return nil
 	}
 	env, err := s.env(use)
@@ -253,7 +253,7 @@ func (e *expression) collectNames(r *report, path string, root ast.Expr) bool {
 
 // originalName returns a text with the name of the variable as authors write it.
 func originalName(text string) string {
-	return strings.ReplaceAll(text, namespaceVariable, "namespace")
+	return strings.ReplaceAll(text, NamespaceVariable, "namespace")
 }
 
 // sizes knows nothing about the sizes of variables: only the least cost is of

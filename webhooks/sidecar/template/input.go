@@ -113,7 +113,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 		return v.pod, true
 	case "params":
 		return &v.params, true
-	case namespaceVariable:
+	case NamespaceVariable:
 		return &v.namespace, true
 	case "presets":
 		return &v.presets, true

@@ -74,6 +74,34 @@ func split(text string) ([]part, error) {
 	}
 }
 
+// Part is a piece of a text of a template: characters that stand for themselves, or the expression of a placeholder, as ForCEL gives it.
+type Part struct {
+	Text         string
+	IsExpression bool
+}
+
+// Parts takes a text apart at its placeholders. The error is about one that does not end.
+func Parts(text string) ([]Part, error) {
+	parts, err := split(text)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Part, len(parts))
+	for i, p := range parts {
+		out[i] = Part{p.text, p.placeholder}
+		if p.placeholder {
+			out[i].Text = ForCEL(p.text)
+		}
+	}
+	return out, nil
+}
+
+// ForCEL returns an expression as CEL reads it: the variable namespace, a word that CEL reserves, is NamespaceVariable.
+func ForCEL(expression string) string {
+	out, _ := rename(expression)
+	return out
+}
+
 // closing returns the index of the brace that ends the expression with which the text
 // begins, or -1. Braces in CEL's strings and comments do not count, and those of
 // its maps come in pairs.
@@ -172,10 +200,10 @@ func isNameStart(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || b == '_'
 }
 
-// namespaceVariable is what the variable namespace is called in CEL, where that
+// NamespaceVariable is what the variable namespace is called in CEL, where that
 // name is reserved and cannot be a variable's. It is as long, so that columns in
 // messages are right.
-const namespaceVariable = "namespac_"
+const NamespaceVariable = "namespac_"
 
 // rename makes the variable namespace the one that CEL knows. A field of that
 // name stays as it is. False means that the expression uses the other name.
@@ -188,8 +216,8 @@ func rename(expression string) (string, bool) {
 		i = end
 		switch {
 		case kind == nameToken && !afterDot && text == "namespace":
-			text = namespaceVariable
-		case kind == nameToken && !afterDot && text == namespaceVariable:
+			text = NamespaceVariable
+		case kind == nameToken && !afterDot && text == NamespaceVariable:
 			return expression, false
 		}
 		switch {

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
@@ -46,6 +47,8 @@ type compilation struct {
 	selectors matching.Selectors
 	workloads *workload.Kinds
 	excepted  []exception
+	// mutating is the last of the policies that mutate, whose compiler is used again.
+	mutating *mutation.Set
 	// injects is true if pods get sidecars.
 	injects bool
 	names   map[string]string
@@ -73,6 +76,9 @@ func Compile(configuration *config.Config, options Options) (*Output, error) {
 		if err := c.source(&sources[i]); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.profiles(configuration); err != nil {
+		return nil, err
 	}
 	if err := c.verify(); err != nil {
 		return nil, err

@@ -56,6 +56,9 @@ func (c *compilation) verify() error {
 		if d.Policy != nil {
 			return wrong[d.Policy.Name] != ""
 		}
+		if d.Binding == nil {
+			return false
+		}
 		return wrong[d.Binding.Spec.PolicyName] != "" || wrong[d.Binding.Name] != ""
 	})
 	return nil
