@@ -288,7 +288,12 @@ func (r *compileReport) write(w io.Writer, f *compileFlags) {
 	_ = cli.WriteTable(w, []string{"SOURCE", "NATIVE", "DIFFERS", "STAYS"}, append(rows, all.row()))
 	r.section(line, "Stays with Gatehouse:", func(i *compile.Item) []string { return reasonsOf(i, compile.Stays) })
 	r.section(line, "The API server decides otherwise:", func(i *compile.Item) []string { return reasonsOf(i, compile.Differs) })
-	r.section(line, "Notes:", func(i *compile.Item) []string { return i.Notes })
+	r.section(line, "Notes:", func(i *compile.Item) []string {
+		if i.Status == compile.Stays {
+			return nil
+		}
+		return i.Notes
+	})
 	line("\nIn all compiled policies:")
 	for _, difference := range r.General {
 		line("  %s", difference)

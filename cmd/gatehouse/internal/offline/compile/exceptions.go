@@ -54,7 +54,7 @@ func (c *compilation) exceptions() (out []exception) {
 			item.differ("it is left out already, as it expires at " + expires.UTC().Format(time.RFC3339))
 			continue
 		case expires != nil:
-			item.differ("the API server does not see that it expires at " + expires.UTC().Format(time.RFC3339) + ": compile again by then")
+			item.differ("the API server does not see that it expires at " + expires.UTC().Format(time.RFC3339))
 		}
 		if x.Spec.Match.Containers != nil {
 			item.stay("the API server cannot ask a rule again without some of the containers")
