@@ -249,7 +249,7 @@ func (f *convertFlags) writeDirectory(out *convert.Output) error {
 	for i := range out.Documents {
 		d := &out.Documents[i]
 		_, name, _ := strings.Cut(d.From, "/")
-		if d.Test {
+		if d.Kind == "Test" {
 			name += "-test"
 		}
 		name = fileName(name) + ".yaml"
@@ -333,7 +333,7 @@ func (f *convertFlags) report(out *convert.Output) *conversionReport {
 		r.Next = []string{"-o dir --directory DIR writes each policy into a file"}
 	}
 	r.Next = append(r.Next, "gatehouse lint --config "+dir+" finds likely mistakes")
-	if slices.ContainsFunc(out.Documents, func(d convert.Document) bool { return d.Test }) {
+	if slices.ContainsFunc(out.Documents, func(d convert.Document) bool { return d.Kind == "Test" }) {
 		r.Next = append(r.Next, "gatehouse test --config "+dir+" runs the tests")
 	}
 	warn := "let these warn beside the other program, and record requests"

@@ -156,7 +156,7 @@ func TestConvertRepository(t *testing.T) {
 		"constraints": {
 			files: map[string]string{
 				"1/template.yaml": fmt.Sprintf(celTemplate, "one"), "1/samples/constraint.yaml": fmt.Sprintf(celConstraint, "x"), "2/template.yaml": fmt.Sprintf(celTemplate, "two"),
-				"2/samples/constraint.yaml": fmt.Sprintf(celConstraint, "y"), "copy.yaml": fmt.Sprintf(celConstraint, "y"),
+				"2/samples/constraint.yaml": fmt.Sprintf(celConstraint, "z"), "copy.yaml": fmt.Sprintf(celConstraint, "z"),
 			},
 			want:    []string{`it is named "named-2", since 1/template.yaml:1`, `it is named "c-2"`, "of 2 templates for its kind, it is for that in 2/template.yaml:1", "the same as 2/samples/constraint.yaml:1"},
 			written: []string{"name: named-c-2\nspec:\n  matchResources:", "    name: c-2\n    parameterNotFoundAction: Deny\n  policyName: named-2\n"}, documents: 6,
@@ -166,15 +166,39 @@ func TestConvertRepository(t *testing.T) {
 				"template.yaml": fmt.Sprintf(celTemplate, "one"), "kind.yaml": strings.Replace(fmt.Sprintf(celConstraint, "x"), "match: {kinds: [", "match: {kind: [", 1),
 				"misplaced.yaml": fmt.Sprintf(celConstraint, "y") + "  excludedNamespaces: [lab]\n", "top.yaml": fmt.Sprintf(celConstraint, "z") + "enforcementAction: dryrun\n",
 				"deny.yaml": strings.Replace(fmt.Sprintf(celTemplate, "two"), "targets:", "target:", 1), "policy.yaml": enforcing("p", "a", "") + "  rule: []\n",
+				"param.yaml": strings.Replace(fmt.Sprintf(celConstraint, "x"), "{not:", "{nott:", 1), "type.yaml": fmt.Sprintf(celConstraint, "5"),
 				"operations.yaml": strings.NewReplacer("named", "other", "Named", "Other", "      code", "      operations: [DELETE]\n      code").Replace(fmt.Sprintf(celTemplate, "one")),
 			},
 			code: cli.ExitNo,
 			want: []string{
 				`kind.yaml:5: a field that cannot be read: spec.match.kind: unknown field (instead: did you mean "kinds"?)`, `misplaced.yaml:7: a field that cannot be read: spec.excludedNamespaces: unknown field`,
 				"top.yaml:7: a field that cannot be read: enforcementAction: unknown field", "deny.yaml:6: a field that cannot be read: spec.target: unknown field", "policy.yaml:10: a field that cannot be read: spec.rule: unknown field",
-				"operations.yaml:8: the operations DELETE", "5 not: a field that cannot be read\n",
+				"operations.yaml:8: the operations DELETE", "7 not: a field that cannot be read\n",
+				"param.yaml:6: a field that cannot be read: spec.parameters.nott: unknown field", "type.yaml:6: a field that cannot be read: spec.parameters.not: ",
 			},
 			documents: 1,
+		},
+		"defaults of parameters": {
+			files: map[string]string{
+				"template.yaml": strings.Replace(fmt.Sprintf(celTemplate, "one"), "not: {type: string}", "not: {type: string}, or: {type: integer, default: 7}", 1),
+				"c.yaml":        fmt.Sprintf(celConstraint, "x"),
+				"loose.yaml":    strings.NewReplacer("named", "loose", "Named", "Loose", "{type: object, properties: {not: {type: string}}}", "{properties: {not: {}}}").Replace(fmt.Sprintf(celTemplate, "two")),
+				"l.yaml":        strings.Replace(fmt.Sprintf(celConstraint, "x"), "Named", "Loose", 1),
+			},
+			want:    []string{"its parameters are not checked, since an API server does not accept the schema of its template"},
+			written: []string{"    not: x\n    or: 7\n"}, documents: 6,
+		},
+		"names that others would get": {
+			files: map[string]string{
+				"policy.yaml": strings.Replace(enforcing("p", "a", ""), "[ConfigMap]", "[Pod]", 1), "policies/policy.yaml": enforcing("e", "b", ""), "policies/second.yaml": enforcing("e", "c", ""),
+				"1.yaml":     strings.Replace(fmt.Sprintf(excepted, "x"), "{any: [{resources: {kinds: [ConfigMap], names: [x]}}]}", "{any: [{resources: {kinds: [Pod], names: [x]}}, {resources: {kinds: [Pod], names: [z]}}]}", 1),
+				"2.yaml":     strings.NewReplacer("name: e}", "name: e-2}", "policyName: p", "policyName: e").Replace(fmt.Sprintf(excepted, "x")),
+				"named.yaml": strings.Replace(fmt.Sprintf(celTemplate, "one"), "name: named", "name: template", 1), "c.yaml": fmt.Sprintf(celConstraint, "x"),
+				"binding.yaml": strings.NewReplacer("Enforce", "Audit").Replace(enforcing("named-c", "d", "")),
+			},
+			want:      []string{`it is named "e-2", since policies/policy.yaml:1`, `it is named "named-c-2", since binding.yaml:1 has another document`, `it is named "e-2-2", since 1.yaml:1 has another document`},
+			written:   []string{"  name: e-2-2\n  namespace: gatehouse-system\nspec:\n", "  policies:\n  - name: e\n    rules:\n    - validations[r]\n  - name: e-2\n    rules:\n    - validations[r]\n"},
+			documents: 11,
 		},
 		"other kinds": {
 			files: map[string]string{

@@ -48,53 +48,46 @@ func (c *converter) celPolicy(o *manifest.Object) {
 	}
 	objects, made, notes, err := c.fromCEL(o)
 	if c.publish(o, objects, notes, err) {
-		c.byPolicy[o.Name] = append(c.byPolicy[o.Name], made)
+		c.sources[o].made = append(c.sources[o].made, made)
 	}
 }
 
 // fromCEL returns what a policy in CEL becomes.
 func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made converted, notes []string, err error) {
-	var document struct {
-		Metadata metav1.ObjectMeta `json:"metadata"`
-	}
-	if err := readDocument(o, &document); err != nil {
+	meta, err := metaOf(o)
+	if err != nil {
 		return nil, made, nil, err
 	}
 	var extra celPolicySpec
 	var spec v1alpha1.AdmissionPolicySpec
 	var mutating admissionregistrationv1.MutatingAdmissionPolicySpec
-	mutates := strings.HasSuffix(o.Kind, "MutatingPolicy")
-	into, fields := any(&spec), []string{"validationActions", "webhookConfiguration", "evaluation", "autogen"}
-	if mutates {
-		into, fields = &mutating, append(fields, "targetMatchConstraints")
+	made = converted{policy: o.Name, rule: o.Name, mutates: strings.HasSuffix(o.Kind, "MutatingPolicy")}
+	into, conditions, fields := any(&spec), &spec.MatchConditions, []string{"validationActions", "webhookConfiguration", "evaluation", "autogen"}
+	if made.mutates {
+		into, conditions, fields = &mutating, &mutating.MatchConditions, append(fields, "targetMatchConstraints")
 	}
 	if err := specOf(o, into, &extra, fields...); err != nil {
 		return nil, made, nil, err
 	}
-	switch {
+	switch on, change := extra.Evaluation.Admission.Enabled, extra.Evaluation.MutateExisting.Enabled; {
 	case extra.Evaluation.Mode == "JSON":
 		return nil, made, nil, unsupported("spec.evaluation.mode", "check JSON with another program", "the evaluation of JSON that is no object of Kubernetes")
-	case extra.Evaluation.Admission.Enabled != nil && !*extra.Evaluation.Admission.Enabled:
+	case on != nil && !*on:
 		return nil, made, nil, unsupported("spec.evaluation.admission", "audit what exists with gatehouse audit", "a policy that is not about requests")
-	case extra.Evaluation.MutateExisting.Enabled != nil && *extra.Evaluation.MutateExisting.Enabled:
+	case change != nil && *change:
 		return nil, made, nil, unsupported("spec.evaluation.mutateExisting", "change existing objects with kubectl", "the mutation of existing objects")
 	}
-	meta := keptMeta(o.Name, document.Metadata)
-	made = converted{source: o, rule: o.Name, mutates: mutates}
 	if made.params, notes, err = adaptExpressions(into, "spec"); err != nil {
 		return nil, made, nil, err
 	}
-	conditions := &spec.MatchConditions
-	if mutates {
-		conditions = &mutating.MatchConditions
-	}
+	name := o.Name
 	if strings.HasPrefix(o.Kind, "Namespaced") {
-		meta.Name = document.Metadata.Namespace + "-" + o.Name
-		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.?namespace.orValue('') == %q", document.Metadata.Namespace)}
+		name = meta.Namespace + "-" + name
+		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.?namespace.orValue('') == %q", meta.Namespace)}
 		*conditions = append([]admissionregistrationv1.MatchCondition{of}, *conditions...)
 	}
-	meta.Name = c.free("Policy", "", meta.Name, o, &notes)
-	if made.name = meta.Name; mutates {
+	meta = keptMeta(c.free("Policy", "", name, o, &notes), meta)
+	if made.name = meta.Name; made.mutates {
 		made.kind = "MutatingAdmissionPolicy"
 		objects, err = mutatingFromCEL(&extra, &mutating, meta, made.params, &notes)
 		return objects, made, notes, err
@@ -103,18 +96,17 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 		spec.Validations[i].Message = plainMessage(spec.Validations[i].Message)
 		made.rules = append(made.rules, v1alpha1.IndexedRule(i))
 	}
-	p := &part{actions: extra.ValidationActions}
-	if len(c.options.Actions) > 0 {
-		p.actions = c.options.Actions
+	p := &part{actions: c.options.Actions, templates: extra.hasAutogen(spec.MatchConstraints)}
+	if len(p.actions) == 0 {
+		p.actions = extra.ValidationActions
 	}
 	if len(p.actions) == 0 {
 		p.actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	}
-	p.paramKind, p.paramRef = paramsOf(made.params)
-	spec.ParamKind = p.paramKind
+	spec.ParamKind, p.paramRef = paramsOf(made.params)
 	made.audit, made.namespace = !slices.Contains(p.actions, admissionregistrationv1.Deny), mentions(&spec, "namespaceObject")
-	made.kind, made.templates = "ValidatingAdmissionPolicy", extra.hasAutogen(spec.MatchConstraints)
-	if p.templates = made.templates; p.templates {
+	made.kind, made.templates = "ValidatingAdmissionPolicy", p.templates
+	if p.templates {
 		made.kind = "AdmissionPolicy"
 		if of := extra.Autogen.PodControllers.Controllers; of != nil {
 			notes = append(notes, someTemplates(*of)...)

@@ -83,8 +83,6 @@ type Document struct {
 	From, File string
 	// Text is YAML.
 	Text []byte
-	// Test reports whether it is for "gatehouse test" alone.
-	Test bool
 }
 
 // Output is the result of a conversion.
@@ -98,8 +96,8 @@ type Output struct {
 // Convert converts all objects.
 func Convert(objects []*manifest.Object, options Options) *Output {
 	c := converter{
-		options: options, out: &Output{}, byPolicy: map[string][]converted{}, first: map[string]*manifest.Object{}, written: map[string]*manifest.Object{},
-		files: map[*manifest.Object][]string{}, named: map[string][]*manifest.Object{}, numbers: map[string]int{},
+		options: options, out: &Output{}, sources: map[*manifest.Object]*source{}, first: map[string]*source{}, named: map[string][]*source{},
+		written: map[string]*manifest.Object{}, numbers: map[string]int{},
 	}
 	c.readKinds(objects)
 	for _, o := range objects {
@@ -117,14 +115,12 @@ func Convert(objects []*manifest.Object, options Options) *Output {
 type converter struct {
 	options Options
 	out     *Output
-	// byPolicy has what the rules of a policy became, by its name, for exceptions and tests.
-	byPolicy map[string][]converted
-	// first are the documents that others may be equal to, files those in which they and their equals are, and written of what a document
-	// of a kind and name was made.
-	first, written map[string]*manifest.Object
-	files          map[*manifest.Object][]string
-	// named are the policies of a name, and numbers the last ones that were added to names.
-	named   map[string][]*manifest.Object
+	// sources are the documents of policies and templates, first by what they say, and named the policies by their names.
+	sources map[*manifest.Object]*source
+	first   map[string]*source
+	named   map[string][]*source
+	// written is of what a document of a kind and name was made, and numbers the last ones that were added to names.
+	written map[string]*manifest.Object
 	numbers map[string]int
 	// resources are those of kinds, which are sorted.
 	resources *request.Resources
@@ -133,10 +129,18 @@ type converter struct {
 	later, templates, constraintObjects []*manifest.Object
 }
 
+// source is a document with those that are equal to it.
+type source struct {
+	*manifest.Object
+	// files are those in which they are, and made is what its rules became.
+	files []string
+	made  []converted
+}
+
 // converted is what a rule became.
 type converted struct {
-	source *manifest.Object
-	rule   string
+	// policy is the name of the policy that has the rule.
+	policy, rule string
 	// kind and name are those of the policy, and rules the names of its rules that the rule became.
 	kind, name string
 	rules      []string
@@ -189,49 +193,55 @@ func (c *converter) isRepeated(o *manifest.Object) bool {
 	what, _ := json.Marshal([]any{o.GroupVersionKind().GroupKind(), o.Namespace, o.Name, toJSON(json.RawMessage(cmp.Or(string(v.Get("spec")), "null"))), v.Get("metadata", "annotations", autogenControllers).Text()}) //nolint:errchkjson // it is JSON
 	first := c.first[string(what)]
 	if first == nil {
-		if c.first[string(what)], first = o, o; strings.HasSuffix(o.Kind, "Policy") {
-			c.named[o.Name] = append(c.named[o.Name], o)
+		first = &source{Object: o}
+		if c.first[string(what)], c.sources[o] = first, first; strings.HasSuffix(o.Kind, "Policy") {
+			c.named[o.Name] = append(c.named[o.Name], first)
 		}
 	} else {
-		c.out.Results = append(c.out.Results, Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Repeated, SameAs: placeOf(first)})
+		c.out.Results = append(c.out.Results, Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Repeated, SameAs: placeOf(first.Object)})
 	}
-	c.files[first] = append(c.files[first], o.File)
-	return first != o
+	first.files = append(first.files, o.File)
+	return first.Object != o
 }
 
 // placeOf returns where a document is.
 func placeOf(o *manifest.Object) string { return fmt.Sprintf("%s:%d", o.File, o.Line()) }
 
-// nearness returns how many of its directories a file has in common with another.
+// nearness returns how much of its path a file has in common with another.
 func nearness(file, other string) (n int) {
-	a, b := strings.Split(file, "/"), strings.Split(other, "/")
-	for n < min(len(a), len(b)) && a[n] == b[n] {
-		n++
+	file, other = file+"/", other+"/"
+	for i := 0; i < min(len(file), len(other)) && file[i] == other[i]; i++ {
+		if file[i] == '/' {
+			n++
+		}
 	}
 	return n
 }
 
-// near returns the greatest nearness of files to a document or one that is equal to it.
-func (c *converter) near(o *manifest.Object, files ...string) (best int) {
-	for _, file := range files {
-		for _, of := range c.files[o] {
-			best = max(best, nearness(file, of))
+// nearest returns those of several documents that are nearest to files, or that are equal to one that is.
+func nearest(all []*source, files ...string) (out []*source) {
+	best := -1
+	for _, s := range all {
+		near := 0
+		for _, file := range files {
+			for _, of := range s.files {
+				near = max(near, nearness(file, of))
+			}
+		}
+		if near > best {
+			best, out = near, nil
+		}
+		if near == best {
+			out = append(out, s)
 		}
 	}
-	return best
+	return out
 }
 
-// made returns what the rules of the policies of a name became: of several policies, those that are nearest to files, also if nothing came
-// of these.
+// made returns what the rules of a policy became: of several of its name, of those that are nearest to files, also if nothing came of these.
 func (c *converter) made(policy string, files ...string) (out []converted) {
-	best := 0
-	for _, o := range c.named[policy] {
-		best = max(best, c.near(o, files...))
-	}
-	for _, m := range c.byPolicy[policy] {
-		if c.near(m.source, files...) == best {
-			out = append(out, m)
-		}
+	for _, s := range nearest(c.named[policy], files...) {
+		out = append(out, s.made...)
 	}
 	return out
 }
@@ -257,13 +267,14 @@ func (c *converter) free(kind, namespace, name string, o *manifest.Object, notes
 			suffix = cmp.Or(plainName(of), suffix)
 		}
 	}
-	out := joinName(name, cmp.Or(suffix, "2"))
-	stem := writtenKey(kind, namespace, out)
-	for c.written[writtenKey(kind, namespace, out)] != nil {
+	out := joinName(name, suffix)
+	for stem := writtenKey(kind, namespace, out); c.written[writtenKey(kind, namespace, out)] != nil; {
 		c.numbers[stem]++
-		out = joinName(name, strings.TrimPrefix(fmt.Sprintf("%s-%d", suffix, 1+c.numbers[stem]), "-"))
+		out = joinName(joinName(name, suffix), fmt.Sprint(1+c.numbers[stem]))
 	}
-	*notes = append(*notes, fmt.Sprintf("it is named %q, since %s has another document of the name %q", out, placeOf(other), name))
+	if other != o || kind == "Policy" { // an exception may become several
+		*notes = append(*notes, fmt.Sprintf("it is named %q, since %s has another document of the name %q", out, placeOf(other), name))
+	}
 	return out
 }
 
@@ -309,21 +320,29 @@ func title(o *manifest.Object) string {
 	return cmp.Or(o.Kind, "Test") + "/" + cmp.Or(o.Name, rawjson.Value(o.JSON()).Get("name").Text(), "unnamed")
 }
 
-// publish writes the documents that an object becomes, which compile together with others, and its result. It reports whether the object
-// could be converted.
+// publish writes the documents that an object becomes, which compile together with others, and adds its result. It reports whether the
+// object could be converted.
 func (c *converter) publish(o *manifest.Object, objects []*object, notes []string, err error, beside ...Document) bool {
-	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Converted, Differences: notes}
-	if len(notes) > 0 {
-		r.Status = Different
-	}
-	if err == nil && len(objects) > 0 {
-		r.Outputs, err = c.write(o, objects, beside...)
-	}
-	if err != nil {
-		r.Status, r.Outputs, r.Differences, r.Problems = Not, nil, nil, []Problem{problemOf(o, err, nil)}
-	}
+	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Differences: notes}
+	c.settle(&r, o, objects, err, nil, beside...)
 	c.out.Results = append(c.out.Results, r)
-	return err == nil
+	return r.Status != Not
+}
+
+// settle writes the documents that an object becomes, or the rule of it that is at a path: all of them or, if there is an error, none. It
+// completes the result.
+func (c *converter) settle(r *Result, o *manifest.Object, objects []*object, err error, at []string, beside ...Document) {
+	if err == nil && len(objects) > 0 {
+		r.Outputs, err = c.write(o, objects, &r.Differences, beside...)
+	}
+	switch {
+	case err != nil:
+		r.Status, r.Outputs, r.Differences, r.Problems = Not, nil, nil, []Problem{problemOf(o, err, at)}
+	case len(r.Differences) > 0:
+		r.Status = Different
+	default:
+		r.Status = Converted
+	}
 }
 
 // refuse adds the result that a document could not be converted.
@@ -350,9 +369,12 @@ type policyConverter struct {
 // kyverno converts a ClusterPolicy or Policy.
 func (c *converter) kyverno(o *manifest.Object) {
 	p := policy{Kind: o.Kind}
-	err := specOf(o, &p.Spec, nil)
+	err := specOf(o, &p.Spec, nil, howKyvernoWorks()...)
 	if err == nil {
-		err = readDocument(o, &struct{ Metadata *metav1.ObjectMeta }{&p.Metadata})
+		p.Metadata, err = metaOf(o)
+	}
+	if err == nil && len(p.Spec.Rules) == 0 {
+		err = unsupported("spec", "remove it", "a policy without rules")
 	}
 	if err != nil {
 		c.refuse(o, err)
@@ -360,36 +382,21 @@ func (c *converter) kyverno(o *manifest.Object) {
 	}
 	pc := &policyConverter{converter: c, source: o, policy: &p}
 	pc.autogen = pc.hasAutogen()
-	var made []*part
-	var rules []rawjson.Value
-	for _, of := range rawjson.Value(o.JSON()).Get("spec", "rules").Elements() {
-		rules = append(rules, of)
-	}
-	results := make([]Result, len(p.Spec.Rules))
+	made, results, several := make([][]*part, len(p.Spec.Rules)), make([]Result, len(p.Spec.Rules)), -1
 	for i := range p.Spec.Rules {
-		r := &p.Spec.Rules[i]
-		results[i] = Result{Policy: title(o), Rule: r.Name, File: o.File, Line: o.Line("spec", "rules", fmt.Sprint(i)), Status: Converted}
-		if i < len(rules) && parts(rules[i], mostPartsOfRule) > mostPartsOfRule {
-			pc.refuseRule(&results[i], i, unsupported("", "split the rule", "a rule of more than %d values and alternatives", mostPartsOfRule))
-			continue
-		}
-		rc := &ruleConverter{policyConverter: pc, rule: r, index: i}
-		of, err := rc.convert()
-		if err != nil {
-			pc.refuseRule(&results[i], i, err)
-			continue
+		rc := &ruleConverter{policyConverter: pc, rule: &p.Spec.Rules[i], index: i}
+		at := []string{"spec", "rules", fmt.Sprint(i)}
+		results[i] = Result{Policy: title(o), Rule: rc.rule.Name, File: o.File, Line: o.Line(at...)}
+		if made[i], err = rc.convert(); err == nil {
+			several++
 		}
 		results[i].Differences = rc.notes
-		made = append(made, of...)
+		c.settle(&results[i], o, nil, err, at)
 	}
-	pc.emit(made, results)
 	for i := range results {
-		if results[i].Status == Converted && len(results[i].Differences) > 0 {
-			results[i].Status = Different
+		if results[i].Status != Not {
+			pc.emit(made[i], several > 0, &results[i], i)
 		}
-	}
-	if len(results) == 0 {
-		c.refuse(o, unsupported("spec", "remove it", "a policy without rules"))
 	}
 	c.out.Results = append(c.out.Results, results...)
 }
@@ -397,7 +404,10 @@ func (c *converter) kyverno(o *manifest.Object) {
 // convert translates a rule: to a part of a policy, or to several that mutate.
 func (c *ruleConverter) convert() ([]*part, error) {
 	r := c.rule
+	raw, err := json.Marshal(r)
 	switch {
+	case err != nil || parts(raw, mostPartsOfRule) > mostPartsOfRule:
+		return nil, unsupported("", "split the rule", "a rule of more than %d values and alternatives", mostPartsOfRule)
 	case c.policy.Spec.Admission != nil && !*c.policy.Spec.Admission:
 		return nil, unsupported("", "audit what exists with gatehouse audit", "a policy that is not about requests (admission: false)")
 	case c.policy.Spec.ApplyRules == "One" && c.index > 0 && !c.partial(errors.New("applyRules: One"), &c.notes):

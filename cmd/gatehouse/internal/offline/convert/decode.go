@@ -7,10 +7,12 @@ import (
 	"reflect"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/convert/jmespath"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/strict"
 )
 
@@ -30,6 +32,11 @@ func decodeStrictly(raw []byte, field string, into any) error {
 	if len(found) == 0 {
 		return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
 	}
+	return unreadable(found)
+}
+
+// unreadable returns the error about fields.
+func unreadable(found diagnostic.List) error {
 	var texts []string
 	for i := range found {
 		texts = append(texts, found[i].Field+": "+found[i].Message)
@@ -55,12 +62,13 @@ type header struct {
 	Status     any `json:"status"`
 }
 
-// readDocument decodes a document, which may have other fields.
-func readDocument(o *manifest.Object, into any) error {
-	if err := json.Unmarshal(o.JSON(), into); err != nil {
-		return unsupported("", "correct the document", "a document that cannot be read: %s", err)
+// metaOf returns the metadata of a document.
+func metaOf(o *manifest.Object) (metav1.ObjectMeta, error) {
+	var document struct{ Metadata metav1.ObjectMeta }
+	if err := json.Unmarshal(o.JSON(), &document); err != nil {
+		return metav1.ObjectMeta{}, unsupported("", "correct the document", "a document that cannot be read: %s", err)
 	}
-	return nil
+	return document.Metadata, nil
 }
 
 // specOf decodes the spec of a document strictly. Fields that are named are left out of it, and decoded into another value.

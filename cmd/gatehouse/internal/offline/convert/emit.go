@@ -17,47 +17,44 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
-// emit writes the documents of all rules of a policy: one that is not valid takes no others with it.
-func (c *policyConverter) emit(parts []*part, results []Result) {
-	several := slices.ContainsFunc(parts, func(p *part) bool { return p.index != parts[0].index })
+// emit writes the documents of a rule of a policy, of which several are converted: one that is not valid takes no others with it.
+func (c *policyConverter) emit(parts []*part, several bool, result *Result, index int) {
+	var objects []*object
+	var made []converted
+	var err error
 	for _, p := range parts {
-		name, result := c.policy.Metadata.Name, &results[p.index]
+		name := c.policy.Metadata.Name
 		if c.policy.Kind == "Policy" {
 			name = c.policy.Metadata.Namespace + "-" + name
 		}
-		for _, suffix := range []string{p.rule, p.suffix} {
-			if suffix != "" && (several || suffix == p.suffix) {
-				name = joinName(name, ruleName(suffix))
-			}
+		if several && p.rule != "" {
+			name = joinName(name, ruleName(p.rule))
 		}
-		if result.Status == Not { // another part of the rule
-			continue
-		}
-		name = c.free("Policy", "", name, c.source, &result.Differences)
-		var made converted
-		var err error
+		name = c.free("Policy", "", joinName(name, p.suffix), c.source, &result.Differences)
+		becomes := c.validation
 		if p.mutates {
-			made, err = c.emitMutation(p, name, result)
-		} else {
-			made, err = c.emitValidation(p, name, result)
+			becomes = c.mutation
 		}
-		if err != nil {
-			c.refuseRule(result, p.index, err)
-			continue
-		}
-		made.source = c.source
-		c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], made)
+		of, one, failed := becomes(p, name, result)
+		objects, made, err = append(objects, of...), append(made, one), cmp.Or(err, failed)
+	}
+	c.settle(result, c.source, objects, err, []string{"spec", "rules", fmt.Sprint(index)})
+	if result.Status != Not {
+		c.sources[c.source].made = append(c.sources[c.source].made, made...)
 	}
 }
 
-// joinName returns a name with a suffix, which is shorter.
+// joinName returns a name with a suffix, which is shorter, and the name itself without one.
 func joinName(name, suffix string) string {
 	const most = 253
+	if suffix == "" {
+		return name
+	}
 	return strings.TrimRight(name[:min(len(name), most-len(suffix)-1)], "-.") + "-" + suffix
 }
 
-// emitValidation writes a policy that validates, with its bindings.
-func (c *policyConverter) emitValidation(p *part, name string, result *Result) (made converted, err error) {
+// validation returns a policy that validates, with its bindings and exceptions, and what it is.
+func (c *policyConverter) validation(p *part, name string, result *Result) (objects []*object, made converted, err error) {
 	spec := v1alpha1.AdmissionPolicySpec{
 		MatchConstraints: &admissionregistrationv1.MatchResources{NamespaceSelector: p.matched.selector, ResourceRules: p.matched.rules},
 		MatchConditions:  matchConditions(p.matched.conditions, c.policy.Spec.WebhookConfiguration.MatchConditions...),
@@ -75,7 +72,7 @@ func (c *policyConverter) emitValidation(p *part, name string, result *Result) (
 	}
 	isUpdated, denies := slices.Contains(p.matched.operations, admissionregistrationv1.Update), slices.Contains(p.actions, admissionregistrationv1.Deny)
 	made = converted{
-		rule: p.rule, kind: "ValidatingAdmissionPolicy", name: name, standard: p.podSecurity != nil, audit: !denies, templates: p.templates, params: p.params,
+		policy: c.policy.Metadata.Name, rule: p.rule, kind: "ValidatingAdmissionPolicy", name: name, standard: p.podSecurity != nil, audit: !denies, templates: p.templates, params: p.params,
 		namespace: p.matched.selector != nil || mentions(&spec, "namespaceObject"), ofNamespace: p.ofNamespace,
 	}
 	if p.templates || p.podSecurity != nil || isUpdated && denies && p.existing { // one of Kubernetes cannot be that
@@ -92,10 +89,7 @@ func (c *policyConverter) emitValidation(p *part, name string, result *Result) (
 		made.rules = append(made.rules, rule)
 	}
 	bindings, err := p.bindings(name)
-	if err == nil {
-		result.Outputs, err = c.write(c.source, append(policyObjects(made.kind, keptMeta(name, c.policy.Metadata), spec, p, bindings), exceptionsOf(name, p.exempt)...))
-	}
-	return made, err
+	return append(policyObjects(made.kind, keptMeta(name, c.policy.Metadata), spec, p, bindings), exceptionsOf(name, p.exempt)...), made, err
 }
 
 // failurePolicy returns what follows if a rule cannot be evaluated.
@@ -104,12 +98,6 @@ func (c *policyConverter) failurePolicy() admissionregistrationv1.FailurePolicyT
 		return admissionregistrationv1.Ignore
 	}
 	return admissionregistrationv1.Fail
-}
-
-// refuseRule changes the result of a rule, of which nothing could be written.
-func (c *policyConverter) refuseRule(result *Result, index int, err error) {
-	result.Status, result.Differences, result.Outputs = Not, nil, nil
-	result.Problems = append(result.Problems, problemOf(c.source, err, []string{"spec", "rules", fmt.Sprint(index)}))
 }
 
 // paramsOf returns the params of a policy that reads a ConfigMap, none without one.
@@ -214,40 +202,44 @@ type object struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
 	Metadata   metav1.ObjectMeta `json:"metadata"`
-	Spec       any               `json:"spec"`
+	Spec       any               `json:"spec,omitempty"`
+	*testParts
 }
 
 // own returns a document of Gatehouse, and upstream one of Kubernetes.
 func own(kind string, meta metav1.ObjectMeta, spec any) *object {
-	return &object{v1alpha1.GroupVersion.String(), kind, meta, spec}
+	return &object{v1alpha1.GroupVersion.String(), kind, meta, spec, nil}
 }
 
 func upstream(kind string, meta metav1.ObjectMeta, spec any) *object {
-	return &object{"admissionregistration.k8s.io/v1", kind, meta, spec}
+	return &object{"admissionregistration.k8s.io/v1", kind, meta, spec, nil}
 }
 
-// write writes the documents that an object becomes, and returns their kinds and names. With others beside them, they must be a valid
-// configuration, except for exceptions, which have no expiry yet.
-func (c *converter) write(from *manifest.Object, objects []*object, beside ...Document) (outputs []string, err error) {
+// write writes the documents that an object becomes, and returns their kinds and names, which a note tells if others have them. With others
+// beside them, they must be a valid configuration, except for exceptions, which have no expiry yet, and tests. If not, none is written.
+func (c *converter) write(from *manifest.Object, objects []*object, notes *[]string, beside ...Document) (outputs []string, err error) {
 	var documents []Document
+	var keys []string
 	for _, o := range objects {
-		text, err := yaml.Marshal(o)
-		if err != nil {
-			return nil, err
-		}
+		o.Metadata.Name = c.free(o.Kind, o.Metadata.Namespace, o.Metadata.Name, from, notes)
+		key := writtenKey(o.Kind, o.Metadata.Namespace, o.Metadata.Name)
+		keys, c.written[key] = append(keys, key), from
+		text, failed := yaml.Marshal(o)
+		err = cmp.Or(err, failed)
 		documents = append(documents, Document{Kind: o.Kind, Name: o.Metadata.Name, From: title(from), File: from.File, Text: text})
 		outputs = append(outputs, o.Kind+"/"+o.Metadata.Name)
 	}
-	if objects[0].Kind != "PolicyException" {
+	if err == nil && objects[0].Kind != "PolicyException" && objects[0].Kind != "Test" {
 		err = checkCompiles(slices.Concat(beside, documents))
 	}
-	if err == nil {
-		c.out.Documents = append(c.out.Documents, documents...)
-		for _, o := range objects {
-			c.written[writtenKey(o.Kind, o.Metadata.Namespace, o.Metadata.Name)] = from
+	if err != nil {
+		for _, key := range keys {
+			delete(c.written, key)
 		}
+		return nil, err
 	}
-	return outputs, err
+	c.out.Documents = append(c.out.Documents, documents...)
+	return outputs, nil
 }
 
 // checkCompiles returns an error if documents are no valid configuration.

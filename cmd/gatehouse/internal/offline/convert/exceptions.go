@@ -48,122 +48,103 @@ const exceptionNamespace = "gatehouse-system"
 // exceptions converts the exceptions, after the policies that they name.
 func (c *converter) exceptions() {
 	for _, o := range c.later {
-		policies, matches, exempt, notes, err := c.exception(o)
-		var specs []v1alpha1.PolicyExceptionSpec
-		for _, match := range matches {
-			specs = append(specs, c.exceptionSpecs(policies, match, exempt)...)
-		}
+		specs, notes, err := c.exception(o)
+		notes = append([]string{"reason and expiresAt are to be filled in, and its namespace must be one of the PolicyConfiguration's"}, notes...)
 		if o.Namespace == "" {
 			notes = append(notes, fmt.Sprintf("it has no namespace: it is written for %q, where every configuration takes exceptions from", exceptionNamespace))
 		}
-		meta := metav1.ObjectMeta{Namespace: cmp.Or(o.Namespace, exceptionNamespace)}
-		meta.Name = c.free("PolicyException", meta.Namespace, o.Name, o, &notes)
-		objects := namedExceptions(meta, specs)
-		notes = append([]string{"reason and expiresAt are to be filled in, and its namespace must be one of the PolicyConfiguration's"}, notes...)
-		c.publish(o, objects, notes, err)
+		c.publish(o, namedExceptions(metav1.ObjectMeta{Namespace: cmp.Or(o.Namespace, exceptionNamespace), Name: o.Name}, specs), notes, err)
 	}
 }
 
-// namedExceptions returns PolicyExceptions, of which all but the first have a number in their names.
+// namedExceptions returns PolicyExceptions.
 func namedExceptions(meta metav1.ObjectMeta, specs []v1alpha1.PolicyExceptionSpec) (out []*object) {
-	for i := range specs {
-		specs[i].Reason = "converted from Kyverno: say why"
-		of := meta
-		if i > 0 {
-			of.Name = fmt.Sprintf("%s-%d", meta.Name, i+1)
-		}
-		out = append(out, own("PolicyException", of, specs[i]))
+	for _, spec := range specs {
+		spec.Reason = "converted from Kyverno: say why"
+		out = append(out, own("PolicyException", meta, spec))
 	}
 	return out
 }
 
-// exceptionSpecs returns exceptions from policies: from the controls of Pod Security Standards that are exempt, and from all of the others.
-func (c *converter) exceptionSpecs(policies []v1alpha1.ExceptedPolicy, match v1alpha1.ExceptionMatch, exempt []exemption) (out []v1alpha1.PolicyExceptionSpec) {
-	var standards []string
-	whole := slices.DeleteFunc(slices.Clone(policies), func(p v1alpha1.ExceptedPolicy) bool {
-		isStandard := len(exempt) > 0 && c.isStandard(p.Name)
-		if isStandard {
-			standards = append(standards, p.Name)
-		}
-		return isStandard
-	})
-	if len(whole) > 0 {
-		out = append(out, v1alpha1.PolicyExceptionSpec{Policies: whole, Match: match})
-	}
-	for _, e := range exempt {
-		of := v1alpha1.PolicyExceptionSpec{Match: match}
-		of.Match.Containers = e.containers
-		for _, name := range standards {
-			of.Policies = append(of.Policies, v1alpha1.ExceptedPolicy{Name: name, Rules: e.checks})
-		}
-		if len(standards) > 0 {
-			out = append(out, of)
-		}
-	}
-	return out
-}
-
-// isStandard reports whether a policy is a Pod Security Standard.
-func (c *converter) isStandard(policy string) bool {
-	for _, made := range c.byPolicy {
-		if slices.ContainsFunc(made, func(m converted) bool { return m.name == policy && m.standard }) {
-			return true
-		}
-	}
-	return false
-}
-
-// exception returns what an exception is about: policies, alternatives of objects, and controls of Pod Security Standards.
-func (c *converter) exception(o *manifest.Object) (policies []v1alpha1.ExceptedPolicy, matches []v1alpha1.ExceptionMatch, exempt []exemption, notes []string, err error) {
+// exception returns what an exception becomes: for each of its alternatives an exception from the policies that it names, and others from
+// controls of Pod Security Standards.
+func (c *converter) exception(o *manifest.Object) (specs []v1alpha1.PolicyExceptionSpec, notes []string, err error) {
 	var of kyvernoException
 	var cel celException
-	inCEL, field := o.GroupVersionKind().Group != "kyverno.io", "spec.exceptions"
+	field, matchField, into := "spec.exceptions", "spec.match", any(&of)
+	inCEL := o.GroupVersionKind().Group != "kyverno.io"
 	if inCEL {
-		field = "spec.policyRefs"
-		err = specOf(o, &cel, nil)
-	} else {
-		err = specOf(o, &of, nil)
+		field, matchField, into = "spec.policyRefs", "spec.matchConditions", &cel
+	}
+	if err := specOf(o, into, nil); err != nil {
+		return nil, nil, err
 	}
 	for _, ref := range cel.PolicyRefs {
 		of.Exceptions = append(of.Exceptions, exceptedRules{PolicyName: ref.Name})
 	}
+	exempt, err := exemptions("spec.podSecurity", of.PodSecurity)
 	switch {
 	case err != nil:
+		return nil, nil, err
 	case of.Conditions != nil:
-		err = unsupported("spec.conditions", "write matchConditions in CEL", "conditions of an exception")
-	case inCEL && len(cel.MatchConditions) == 0:
-		err = unsupported("spec.matchConditions", "write a condition", "an exception for everything")
-	default:
-		exempt, err = exemptions("spec.podSecurity", of.PodSecurity)
-	}
-	if slices.ContainsFunc(exempt, func(e exemption) bool { return e.containers != nil }) {
+		return nil, nil, unsupported("spec.conditions", "write matchConditions in CEL", "conditions of an exception")
+	case slices.ContainsFunc(exempt, func(e exemption) bool { return e.containers != nil }):
 		notes = append(notes, noteImages)
 	}
+	var policies []v1alpha1.ExceptedPolicy
+	var standards []string
 	templates := false
-	for i := 0; i < len(of.Exceptions) && err == nil; i++ {
-		var named []v1alpha1.ExceptedPolicy
-		var checks bool
-		named, checks, err = c.exceptedPolicies(fmt.Sprintf("%s[%d]", field, i), &of.Exceptions[i], o.File)
-		policies, templates = append(policies, named...), templates || checks
-	}
-	switch {
-	case err != nil:
-	case !inCEL:
-		if templates {
-			notes = append(notes, "pods and the pod templates of all workloads are exempt alike, a template by the name of its workload")
+	for i := range of.Exceptions {
+		made, err := c.excepted(fmt.Sprintf("%s[%d]", field, i), &of.Exceptions[i], o.File)
+		if err != nil {
+			return nil, nil, err
 		}
-		matches, err = c.exceptionMatches(&of.Match, templates)
-	case templates:
-		matches = make([]v1alpha1.ExceptionMatch, 1)
-		matches[0], err = workloadConditions("spec.matchConditions", cel.MatchConditions)
-	default:
-		matches = []v1alpha1.ExceptionMatch{{MatchConditions: cel.MatchConditions}}
+		for _, m := range made {
+			one := v1alpha1.ExceptedPolicy{Name: m.name}
+			if len(of.Exceptions[i].RuleNames) > 0 {
+				one.Rules = m.rules
+			}
+			if templates = templates || m.templates; m.standard && len(exempt) > 0 {
+				standards = union(standards, m.name)
+			} else {
+				policies = append(policies, one)
+			}
+		}
 	}
-	return policies, matches, exempt, notes, err
+	if templates && !inCEL {
+		notes = append(notes, "pods and the pod templates of all workloads are exempt alike, a template by the name of its workload")
+	}
+	alternatives := [][]admissionregistrationv1.MatchCondition{cel.MatchConditions}
+	if !inCEL {
+		if alternatives, err = c.exceptionConditions(&of.Match, templates); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(policies)+len(standards) == 0 {
+		return nil, nil, unsupported(field, "name a policy", "an exception from no policy")
+	}
+	for _, conditions := range alternatives {
+		match := v1alpha1.ExceptionMatch{MatchConditions: conditions}
+		if len(conditions) == 0 {
+			return nil, nil, unsupported(matchField, "say what it is for, by kinds, namespaces, names or a condition", "an exception for everything")
+		}
+		if templates {
+			if match, err = workloadConditions(matchField, conditions); err != nil {
+				return nil, nil, err
+			}
+		}
+		if len(policies) > 0 {
+			specs = append(specs, v1alpha1.PolicyExceptionSpec{Policies: policies, Match: match})
+		}
+		for i := 0; i < len(exempt) && len(standards) > 0; i++ {
+			specs = append(specs, exempt[i].from(match, standards...))
+		}
+	}
+	return specs, notes, nil
 }
 
-// exceptionMatches returns the objects that filters select.
-func (c *converter) exceptionMatches(match *filters, templates bool) (out []v1alpha1.ExceptionMatch, err error) {
+// exceptionConditions returns conditions about the objects that filters select, for each alternative those that must hold together.
+func (c *converter) exceptionConditions(match *filters, templates bool) (out [][]admissionregistrationv1.MatchCondition, err error) {
 	blocks, fields, oneOf := match.all("spec.match")
 	var alternatives [][]guard
 	either := celexpr.False
@@ -186,48 +167,28 @@ func (c *converter) exceptionMatches(match *filters, templates bool) (out []v1al
 		alternatives = [][]guard{{{"match", either}}}
 	}
 	for _, guards := range alternatives {
-		one := v1alpha1.ExceptionMatch{MatchConditions: matchConditions(guards)}
-		if len(one.MatchConditions) == 0 {
-			return nil, unsupported("spec.match", "name kinds, namespaces or names", "an exception for everything")
-		}
-		if templates {
-			if one, err = workloadConditions("spec.match", one.MatchConditions); err != nil {
-				return nil, err
-			}
-		}
-		out = append(out, one)
+		out = append(out, matchConditions(guards))
 	}
 	return out, nil
 }
 
-// exceptedPolicies returns what rules of a policy became, as exceptions name it, and whether one of them checks pod templates.
-func (c *converter) exceptedPolicies(field string, of *exceptedRules, file string) (out []v1alpha1.ExceptedPolicy, templates bool, err error) {
+// excepted returns what those rules of a policy became that an exception names.
+func (c *converter) excepted(field string, of *exceptedRules, file string) ([]converted, error) {
 	const advice = "convert it together with its policy"
 	policy := of.PolicyName[strings.LastIndexByte(of.PolicyName, '/')+1:]
 	made := c.made(policy, file)
 	if len(made) == 0 {
-		return nil, false, unsupported(field, advice, "the policy %q, which is not among the documents that were converted", policy)
+		return nil, unsupported(field, advice, "the policy %q, which is not among the documents that were converted", policy)
 	}
-	for _, m := range made {
-		named := len(of.RuleNames) == 0 || slices.ContainsFunc(of.RuleNames, func(name string) bool {
+	made = slices.DeleteFunc(made, func(m converted) bool {
+		return m.mutates || len(of.RuleNames) > 0 && !slices.ContainsFunc(of.RuleNames, func(name string) bool {
 			return pattern.MatchWildcard(name, m.rule) || pattern.MatchWildcard(withoutAutogen(name), m.rule)
 		})
-		if !named || m.mutates {
-			continue
-		}
-		i := slices.IndexFunc(out, func(e v1alpha1.ExceptedPolicy) bool { return e.Name == m.name })
-		if i < 0 {
-			i = len(out)
-			out = append(out, v1alpha1.ExceptedPolicy{Name: m.name})
-		}
-		if templates = templates || m.templates; len(of.RuleNames) > 0 {
-			out[i].Rules = append(out[i].Rules, m.rules...)
-		}
+	})
+	if len(made) == 0 {
+		return nil, unsupported(field, advice, "rules of %q that were not converted, or mutate", policy)
 	}
-	if len(out) == 0 {
-		err = unsupported(field, advice, "rules of %q that were not converted, or mutate", policy)
-	}
-	return out, templates, err
+	return made, nil
 }
 
 var (

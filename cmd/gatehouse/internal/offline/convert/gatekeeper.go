@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,8 +10,11 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	objectschema "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/schema"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
@@ -72,42 +76,40 @@ type constraintMatch struct {
 // constraints converts the templates, and then the constraints: of several templates for its kind, a constraint is for that which is nearest
 // to its file, and of these for the last.
 func (c *converter) constraints() {
-	policies, templates := map[*manifest.Object]Document{}, map[string][]*manifest.Object{}
+	policies, templates := map[*source]Document{}, map[string][]*source{}
 	for _, o := range c.templates {
 		kind := rawjson.Value(o.JSON()).Get("spec", "crd", "spec", "names", "kind").Text()
-		templates[kind] = append(templates[kind], o)
-		var notes []string
-		policy, err := c.template(o, kind, &notes)
-		if c.publish(o, []*object{policy}, notes, err) {
-			policies[o] = c.out.Documents[len(c.out.Documents)-1]
+		templates[kind] = append(templates[kind], c.sources[o])
+		policy, err := c.template(o, kind)
+		if c.publish(o, []*object{policy}, nil, err) {
+			policies[c.sources[o]] = c.out.Documents[len(c.out.Documents)-1]
 		}
 	}
 	for _, o := range c.constraintObjects {
-		var of *manifest.Object
-		best := -1
-		for _, t := range templates[o.Kind] {
-			if near := c.near(t, o.File); near >= best {
-				best, of = near, t
-			}
-		}
-		switch {
-		case of == nil:
+		all := templates[o.Kind]
+		if len(all) == 0 {
 			c.refuse(o, unsupported("kind", "convert it together with its template", "a constraint whose template is not among the documents"))
-		case policies[of].Name == "":
+			continue
+		}
+		near := nearest(all, o.File)
+		of := near[len(near)-1]
+		var notes []string
+		if len(all) > 1 {
+			notes = []string{fmt.Sprintf("of %d templates for its kind, it is for that in %s", len(all), placeOf(of.Object))}
+		}
+		if policies[of].Name == "" {
 			c.refuse(o, unsupported("kind", "convert the template first", "a constraint whose template is not converted"))
-		case len(templates[o.Kind]) > 1:
-			c.constraint(o, policies[of], fmt.Sprintf("of %d templates for its kind, it is for that in %s", len(templates[o.Kind]), placeOf(of)))
-		default:
-			c.constraint(o, policies[of])
+		} else {
+			c.constraint(o, of, policies[of], notes)
 		}
 	}
 }
 
 // template converts a template to a policy whose params are the constraints.
-func (c *converter) template(o *manifest.Object, kind string, notes *[]string) (policy *object, err error) {
+func (c *converter) template(o *manifest.Object, kind string) (policy *object, err error) {
 	var t constraintTemplate
-	var document struct{ Metadata metav1.ObjectMeta }
-	if err := cmp.Or(specOf(o, &t, nil), readDocument(o, &document)); err != nil {
+	meta, err := metaOf(o)
+	if err = cmp.Or(specOf(o, &t, nil), err); err != nil {
 		return nil, err
 	}
 	var source *celSource
@@ -146,7 +148,7 @@ func (c *converter) template(o *manifest.Object, kind string, notes *[]string) (
 		}, source.Variables...),
 		Validations: source.Validations,
 	}
-	return upstream("ValidatingAdmissionPolicy", keptMeta(c.free("Policy", "", o.Name, o, notes), document.Metadata), &spec), nil
+	return upstream("ValidatingAdmissionPolicy", keptMeta(o.Name, meta), &spec), nil
 }
 
 // resourceRule returns a rule for new and changed objects.
@@ -155,22 +157,54 @@ func resourceRule(groups []string, resources ...string) admissionregistrationv1.
 }
 
 // constraint converts a constraint to the params of the policy of its template, and a binding.
-func (c *converter) constraint(o *manifest.Object, template Document, notes ...string) {
-	var of constraint
+func (c *converter) constraint(o *manifest.Object, of *source, template Document, notes []string) {
+	var spec constraint
+	err := specOf(o, &spec, nil)
+	params := map[string]any{}
+	if err == nil && spec.Parameters != nil {
+		params["parameters"], err = checkedParameters(o, of.Object, spec.Parameters, &notes)
+	}
 	var binding *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
-	err := specOf(o, &of, nil)
 	name := c.free(o.Kind, "", o.Name, o, &notes)
 	if err == nil {
-		binding, err = c.constraintBinding(&of, template.Name, name, &notes)
-	}
-	params := map[string]any{}
-	if of.Parameters != nil {
-		params["parameters"] = of.Parameters
+		binding, err = c.constraintBinding(&spec, template.Name, name, &notes)
 	}
 	c.publish(o, []*object{
-		{"constraints.gatekeeper.sh/v1beta1", o.Kind, metav1.ObjectMeta{Name: name}, params},
+		{constraintVersion().String(), o.Kind, metav1.ObjectMeta{Name: name}, params, nil},
 		upstream("ValidatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: strings.ToLower(o.Kind) + "-" + name}, binding),
 	}, notes, err, template)
+}
+
+// constraintVersion is that of the params that constraints become.
+func constraintVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "constraints.gatekeeper.sh", Version: "v1beta1"}
+}
+
+// checkedParameters returns the parameters of a constraint with the defaults of its template, by whose schema they must be.
+func checkedParameters(o, template *manifest.Object, parameters any, notes *[]string) (any, error) {
+	given, err := rawjson.Value(template.JSON()).Get("spec", "crd", "spec", "validation", "openAPIV3Schema").Decode()
+	if err != nil || given == nil {
+		return parameters, err
+	}
+	kind, spec := constraintVersion().WithKind(o.Kind), map[string]any{"parameters": parameters}
+	object := map[string]any{"apiVersion": constraintVersion().String(), "kind": o.Kind, "metadata": map[string]any{"name": "checked"}, "spec": spec}
+	in := func(name string, of any) map[string]any {
+		return map[string]any{"type": "object", "properties": map[string]any{name: of}}
+	}
+	schemas := objectschema.New([]*unstructured.Unstructured{{Object: map[string]any{"spec": map[string]any{
+		"group": kind.Group, "names": map[string]any{"kind": kind.Kind, "plural": "constraints"},
+		"versions": []any{map[string]any{"name": kind.Version, "schema": map[string]any{"openAPIV3Schema": in("spec", in("parameters", given))}}},
+	}}}})
+	found, _, err := schemas.Check(context.Background(), kind, object, nil)
+	switch {
+	case err != nil:
+		*notes = append(*notes, "its parameters are not checked, since an API server does not accept the schema of its template")
+		return parameters, nil
+	case len(found) > 0:
+		return nil, unreadable(found)
+	}
+	err = schemas.Prepare(kind, object, nil, false)
+	return spec["parameters"], err
 }
 
 // constraintBinding returns the binding of a constraint.

@@ -6,8 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The types of this file have the fields of Kyverno's documents that mean something here. Others of a rule are reported, and those of the
-// spec that say how Kyverno works, and not what it decides, are ignored.
+// The types of this file have the fields of Kyverno's documents that mean something here. Others are reported.
 
 // policy is a ClusterPolicy, or a Policy of a namespace.
 type policy struct {
@@ -25,18 +24,13 @@ type policySpec struct {
 	EmitWarning                      bool             `json:"emitWarning,omitempty"`
 	Admission                        *bool            `json:"admission,omitempty"`
 	WebhookConfiguration             webhookSettings  `json:"webhookConfiguration,omitzero"`
-	ignoredPolicyField
 }
 
-// ignoredPolicyField are fields about how Kyverno works.
-type ignoredPolicyField struct {
-	Background                     any `json:"background,omitempty"`
-	SchemaValidation               any `json:"schemaValidation,omitempty"`
-	WebhookTimeoutSeconds          any `json:"webhookTimeoutSeconds,omitempty"`
-	MutateExistingOnPolicyUpdate   any `json:"mutateExistingOnPolicyUpdate,omitempty"`
-	GenerateExistingOnPolicyUpdate any `json:"generateExistingOnPolicyUpdate,omitempty"`
-	GenerateExisting               any `json:"generateExisting,omitempty"`
-	UseServerSideApply             any `json:"useServerSideApply,omitempty"`
+// howKyvernoWorks returns the fields of the spec that do not say what a policy decides.
+func howKyvernoWorks() []string {
+	return []string{
+		"background", "schemaValidation", "webhookTimeoutSeconds", "mutateExistingOnPolicyUpdate", "generateExistingOnPolicyUpdate", "generateExisting", "useServerSideApply",
+	}
 }
 
 type webhookSettings struct {

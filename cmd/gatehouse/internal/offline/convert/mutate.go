@@ -264,8 +264,8 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 	return once, each(list.List(), index, holds, perElement, backwards)
 }
 
-// emitMutation writes a policy that mutates, and its binding.
-func (c *policyConverter) emitMutation(m *part, name string, result *Result) (converted, error) {
+// mutation returns a policy that mutates, with its binding, and what it is.
+func (c *policyConverter) mutation(m *part, name string, _ *Result) ([]*object, converted, error) {
 	for i := range m.matched.rules { // a mutation cannot change a pod by the subresource for ephemeral containers
 		r := &m.matched.rules[i]
 		r.Resources = slices.DeleteFunc(r.Resources, func(name string) bool { return name == "pods/ephemeralcontainers" })
@@ -283,12 +283,11 @@ func (c *policyConverter) emitMutation(m *part, name string, result *Result) (co
 	}
 	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}
 	spec.ParamKind, binding.ParamRef = paramsOf(m.params)
-	outputs, err := c.write(c.source, []*object{
+	objects := []*object{
 		upstream("MutatingAdmissionPolicy", keptMeta(name, c.policy.Metadata), spec),
 		upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: name}, binding),
-	})
-	result.Outputs = append(result.Outputs, outputs...)
-	return converted{
-		rule: m.rule, kind: "MutatingAdmissionPolicy", name: name, mutates: true, params: m.params, namespace: m.matched.selector != nil,
-	}, err
+	}
+	return objects, converted{
+		policy: c.policy.Metadata.Name, rule: m.rule, kind: "MutatingAdmissionPolicy", name: name, mutates: true, params: m.params, namespace: m.matched.selector != nil,
+	}, nil
 }

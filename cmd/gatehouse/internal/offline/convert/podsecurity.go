@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -31,40 +32,14 @@ const noteImages = `an image is compared as Docker completes it, nginx as docker
 // checksOf returns the checks of a control, and whether all of them are about fields of the pod, not of containers.
 // See https://github.com/kyverno/kyverno/blob/main/pkg/pss/utils/mapping.go.
 func checksOf(control string) (checks []string, ofPod bool) {
-	switch control {
-	case "Host Namespaces":
-		return []string{"hostNamespaces"}, true
-	case "HostPath Volumes":
-		return []string{"hostPathVolumes"}, true
-	case "Sysctls":
-		return []string{"sysctls"}, true
-	case "Volume Types":
-		return []string{"restrictedVolumes"}, true
-	case "Capabilities":
-		return []string{"capabilities_baseline", "capabilities_restricted"}, false
-	case "Seccomp":
-		return []string{"seccompProfile_baseline", "seccompProfile_restricted"}, false
-	case "Privileged Containers":
-		return []string{"privileged"}, false
-	case "Host Ports":
-		return []string{"hostPorts"}, false
-	case "/proc Mount Type":
-		return []string{"procMount"}, false
-	case "HostProcess":
-		return []string{"windowsHostProcess"}, false
-	case "SELinux":
-		return []string{"seLinuxOptions"}, false
-	case "AppArmor":
-		return []string{"appArmorProfile"}, false
-	case "Privilege Escalation":
-		return []string{"allowPrivilegeEscalation"}, false
-	case "Running as Non-root":
-		return []string{"runAsNonRoot"}, false
-	case "Running as Non-root user":
-		return []string{"runAsUser"}, false
-	default:
-		return nil, false
+	ofPods := map[string]string{"Host Namespaces": "hostNamespaces", "HostPath Volumes": "hostPathVolumes", "Sysctls": "sysctls", "Volume Types": "restrictedVolumes"}
+	ofContainers := map[string]string{
+		"Capabilities": "capabilities_baseline capabilities_restricted", "Seccomp": "seccompProfile_baseline seccompProfile_restricted",
+		"Privileged Containers": "privileged", "Host Ports": "hostPorts", "/proc Mount Type": "procMount", "HostProcess": "windowsHostProcess",
+		"SELinux": "seLinuxOptions", "AppArmor": "appArmorProfile", "Privilege Escalation": "allowPrivilegeEscalation",
+		"Running as Non-root": "runAsNonRoot", "Running as Non-root user": "runAsUser",
 	}
+	return strings.Fields(ofPods[control] + ofContainers[control]), ofPods[control] != ""
 }
 
 // exemptions returns what the controls become, one exemption for each list of images.
@@ -89,10 +64,7 @@ func exemptions(field string, excluded []excludedControl) (out []exemption, err 
 		for k := range checks {
 			checks[k] = "podSecurity." + checks[k]
 		}
-		same := slices.IndexFunc(out, func(o exemption) bool {
-			return containers == nil && o.containers == nil ||
-				containers != nil && o.containers != nil && slices.Equal(containers.Names, o.containers.Names) && slices.Equal(containers.Images, o.containers.Images)
-		})
+		same := slices.IndexFunc(out, func(o exemption) bool { return reflect.DeepEqual(o.containers, containers) })
 		if same < 0 {
 			same = len(out)
 			out = append(out, exemption{containers: containers})
@@ -102,13 +74,21 @@ func exemptions(field string, excluded []excludedControl) (out []exemption, err 
 	return out, nil
 }
 
+// from returns the exception from policies that are standards, for what matches.
+func (e exemption) from(match v1alpha1.ExceptionMatch, standards ...string) v1alpha1.PolicyExceptionSpec {
+	match.Containers = e.containers
+	out := v1alpha1.PolicyExceptionSpec{Match: match}
+	for _, name := range standards {
+		out.Policies = append(out.Policies, v1alpha1.ExceptedPolicy{Name: name, Rules: e.checks})
+	}
+	return out
+}
+
 // exceptionsOf returns the exceptions from a policy that is a standard, where every configuration takes exceptions from.
 func exceptionsOf(policy string, exempt []exemption) []*object {
 	var specs []v1alpha1.PolicyExceptionSpec
 	for _, e := range exempt {
-		specs = append(specs, v1alpha1.PolicyExceptionSpec{
-			Policies: []v1alpha1.ExceptedPolicy{{Name: policy, Rules: e.checks}}, Match: v1alpha1.ExceptionMatch{Containers: e.containers},
-		})
+		specs = append(specs, e.from(v1alpha1.ExceptionMatch{}, policy))
 	}
 	return namedExceptions(metav1.ObjectMeta{Name: joinName(policy, "exempt"), Namespace: exceptionNamespace}, specs)
 }
