@@ -1,21 +1,38 @@
 package e2e
 
 import (
+	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
+	"github.com/gatehouse-dev/gatehouse/test/support/arbitrary"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -218,4 +235,271 @@ func stringOf(s *string) string {
 		return ""
 	}
 	return *s
+}
+
+// batch are configurations that are compared together, each in two namespaces of its own.
+type batch struct {
+	*world
+	documents []any
+	requests  []batchRequest
+	// names are those of the namespaces.
+	names []string
+}
+
+// batchRequest is a request in a namespace of one configuration of a batch.
+type batchRequest struct {
+	user, resource string
+	// policies begin with it.
+	of, namespace string
+	// object is what is created. With a patch, of which the type is given, or a deletion, it is the name alone.
+	object *unstructured.Unstructured
+	patch  string
+	kind   types.PatchType
+	delete bool
+}
+
+func (r *batchRequest) String() string {
+	what := "create"
+	if r.delete {
+		what = "delete"
+	} else if r.patch != "" {
+		what = "patch with " + r.patch
+	}
+	text, _ := r.object.MarshalJSON() // for people
+	return fmt.Sprintf("%s as %s: %s in %s: %s", what, r.user, r.resource, r.namespace, text)
+}
+
+// batchAnswer is an answer in the terms that Gatehouse and the API server share.
+type batchAnswer struct {
+	refused bool
+	code    int32
+	text    string
+	// warned are the texts of warnings.
+	warned string
+	err    error
+}
+
+// ask makes a request.
+func (b *batch) ask(ctx context.Context, clients map[string]*rest.Config, r *batchRequest) batchAnswer {
+	var given recorder
+	access := rest.CopyConfig(clients[r.user])
+	access.WarningHandlerWithContext = &given
+	client, err := dynamic.NewForConfig(access)
+	if err != nil {
+		return batchAnswer{err: err}
+	}
+	groups := map[string]schema.GroupVersion{"deployments": appsv1.SchemeGroupVersion, "cronjobs": batchv1.SchemeGroupVersion}
+	resource := client.Resource(cmp.Or(groups[r.resource], corev1.SchemeGroupVersion).WithResource(r.resource)).Namespace(r.namespace)
+	switch {
+	case r.delete:
+		err = resource.Delete(ctx, r.object.GetName(), metav1.DeleteOptions{DryRun: dryRun.DryRun})
+	case r.patch != "":
+		_, err = resource.Patch(ctx, r.object.GetName(), r.kind, []byte(r.patch), metav1.PatchOptions{DryRun: dryRun.DryRun})
+	default:
+		_, err = resource.Create(ctx, r.object, dryRun)
+	}
+	// Natively nobody is told what is allowed although it is wrong.
+	warnings := slices.DeleteFunc(given.list(), func(warning string) bool { return strings.Contains(warning, "(allowed: ") })
+	out := batchAnswer{warned: strings.Join(warnings, "\n")}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		out.text, out.code = status.Status().Message, status.Status().Code
+		out.refused = strings.Contains(out.text, "denied the request: ") || strings.Contains(out.text, "denied request: ")
+	}
+	if !out.refused {
+		out.err = err
+	}
+	return out
+}
+
+// askAll makes all requests, some at a time.
+func (b *batch) askAll(t *testing.T) []batchAnswer {
+	t.Helper()
+	clients := map[string]*rest.Config{}
+	for _, user := range []string{"jane", "root"} {
+		clients[user] = b.Config()
+		clients[user].Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters", "system:authenticated"}}
+	}
+	out := make([]batchAnswer, len(b.requests))
+	var group errgroup.Group
+	const atATime = 8
+	group.SetLimit(atATime)
+	for i := range b.requests {
+		group.Go(func() error {
+			out[i] = b.ask(t.Context(), clients, &b.requests[i])
+			return nil
+		})
+	}
+	must(t, group.Wait())
+	for i := range out {
+		if out[i].err != nil {
+			t.Errorf("%s: %v", &b.requests[i], out[i].err)
+		}
+	}
+	return out
+}
+
+// place makes the two namespaces of a configuration, with a pod and a Deployment in the first.
+func (b *batch) place(t *testing.T, n arbitrary.Names) {
+	t.Helper()
+	for _, namespace := range n.Namespaces() {
+		must(t, b.createNamespace(t.Context(), &namespace))
+		namespace.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
+		b.documents, b.names = append(b.documents, namespace), append(b.names, namespace.Name)
+	}
+	containers := []corev1.Container{{Name: "app", Image: "r/app", Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}}, {Name: "b", Image: "x"}}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "a", "bad": "x", "app": "selected"}}, Spec: corev1.PodSpec{Containers: containers}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", Labels: template.Labels}, Spec: template.Spec}
+	_, err := b.Client().CoreV1().Pods(n.Shop).Create(t.Context(), pod, metav1.CreateOptions{})
+	must(t, err)
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "selected"}}, Template: template}}
+	_, err = b.Client().AppsV1().Deployments(n.Shop).Create(t.Context(), deployment, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// vary adds requests about what the policies of a configuration are about.
+func (b *batch) vary(random *rand.Rand, n arbitrary.Names) {
+	user := func() string { return []string{"jane", "root"}[random.Intn(2)] }
+	create := func(resource string, object map[string]any) {
+		b.requests = append(b.requests, batchRequest{of: n.Policy, user: user(), resource: resource, namespace: []string{n.Shop, n.Lab}[random.Intn(2)], object: &unstructured.Unstructured{Object: object}})
+	}
+	for range 3 {
+		create("pods", arbitrary.Pod(random))
+	}
+	create("deployments", arbitrary.Workload("Deployment", arbitrary.Pod(random)))
+	create("cronjobs", arbitrary.Workload("CronJob", arbitrary.Pod(random)))
+	there := &unstructured.Unstructured{}
+	there.SetName("web-0")
+	for _, change := range []struct{ resource, patch string }{
+		{"pods", `{"metadata":{"labels":{"team":"b"}}}`}, {"pods", `{"metadata":{"labels":{"team":null,"skip":"b"},"annotations":{"note":"n"}}}`}, {"pods", `{"spec":{"containers":[{"name":"app","image":"x"}]}}`},
+		{"deployments", `{"spec":{"template":{"metadata":{"labels":{"team":"b"}}}}}`}, {"deployments", `{"spec":{"replicas":3}}`},
+		{"deployments", `{"spec":{"template":{"spec":{"containers":[{"name":"b","$patch":"delete"}]}}}}`}, {"deployments", `{"spec":{"template":{"spec":{"hostNetwork":true,"containers":[{"name":"app","image":"x"}]}}}}`},
+	} {
+		b.requests = append(b.requests, batchRequest{of: n.Policy, user: user(), resource: change.resource, namespace: n.Shop, object: there, patch: change.patch, kind: types.StrategicMergePatchType})
+	}
+	b.requests = append(b.requests, batchRequest{of: n.Policy, user: user(), resource: "pods", namespace: n.Shop, object: there, delete: true})
+}
+
+// toldRules are the rules that a text says do not hold.
+var toldRules = regexp.MustCompile(`rule (\d) does not hold|validations\[(?:rule-)?(\d)\]`)
+
+// rulesIn returns the numbers of the rules that a text names, each once.
+func rulesIn(text string) []string {
+	var out []string
+	for _, found := range toldRules.FindAllStringSubmatch(text, -1) {
+		out = append(out, found[1]+found[2])
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// compareBatch returns how the API server's answer differs from Gatehouse's where the report calls the rules native.
+func compareBatch(c *compilation, r *batchRequest, own, native batchAnswer) string {
+	isNative := func(rule string) bool {
+		return c.isNative(r.of, "validations["+rule+"]") && c.isNative(r.of, "validations[rule-"+rule+"]")
+	}
+	said, says := rulesIn(own.text), rulesIn(native.text)
+	switch {
+	case native.refused && !own.refused:
+		if slices.ContainsFunc(says, isNative) || len(says) == 0 && c.isNative(r.of, "") {
+			return "it alone refuses"
+		}
+	case own.refused && !native.refused:
+		if slices.ContainsFunc(said, isNative) || len(said) == 0 && c.isNative(r.of, "") { // a failure does not name its rule
+			return "it alone admits"
+		}
+	case own.refused && len(said) == 1 && isNative(said[0]):
+		if len(says) > 0 && !slices.Equal(said, says) || own.code != native.code {
+			return "it refuses by another rule, or with another code"
+		}
+	}
+	if said, says := rulesIn(own.warned), rulesIn(native.warned); !slices.Equal(said, says) {
+		for _, rule := range slices.Concat(said, says) {
+			if slices.Contains(said, rule) != slices.Contains(says, rule) && isNative(rule) {
+				return "it warns of other rules"
+			}
+		}
+	}
+	return ""
+}
+
+// Of random policies with exceptions, the API server decides by what is compiled as Gatehouse decides, or the report names the rule.
+func TestCompiled(t *testing.T) {
+	t.Parallel()
+	const configurations = 200
+	w := newWorld(t)
+	b := &batch{world: w}
+	now := time.Now()
+	for seed := range int64(configurations) {
+		n := arbitrary.Names{Policy: fmt.Sprintf("p%d", seed), Shop: fmt.Sprintf("shop-%d", seed), Lab: fmt.Sprintf("lab-%d", seed), Only: true}
+		random := rand.New(rand.NewSource(seed)) //nolint:gosec // the cases are the same each time
+		c := arbitrary.Configuration(random, n, now)
+		b.place(t, n)
+		for _, p := range c.Policy.AdmissionPolicies {
+			p.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AdmissionPolicy"}
+			b.documents = append(b.documents, p.AdmissionPolicy)
+		}
+		for _, x := range c.Policy.Exceptions {
+			x.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "PolicyException"}
+			b.documents = append(b.documents, x.PolicyException)
+		}
+		b.vary(random, n)
+	}
+	directory := t.TempDir()
+	var text bytes.Buffer
+	for _, document := range b.documents {
+		line, err := json.Marshal(document)
+		must(t, err)
+		text.WriteString("---\n" + string(line) + "\n")
+	}
+	must(t, os.WriteFile(filepath.Join(directory, "documents.yaml"), text.Bytes(), 0o600))
+	own := b.askGatehouse(t, directory)
+	c := w.compileDirectory(t, directory)
+	w.enforce(t, "batch", c)
+	native := b.askAll(t)
+	refused, warned, different := 0, 0, 0
+	for i := range b.requests {
+		if own[i].refused {
+			refused++
+		}
+		if own[i].warned != "" {
+			warned++
+		}
+		if found := compareBatch(c, &b.requests[i], own[i], native[i]); found != "" {
+			const most = 10
+			if different++; different <= most {
+				t.Errorf("%s\n%s\nGatehouse: %+v\nthe API server: %+v", found, &b.requests[i], own[i], native[i])
+			}
+		}
+	}
+	t.Logf("%d requests under %d policies, %d refused, %d with warnings, %d with a difference without a name", len(b.requests), len(c.policies), refused, warned, different)
+	if refused < len(b.requests)/10 || warned < len(b.requests)/50 {
+		t.Error("too few requests are refused, or warned about")
+	}
+}
+
+// askGatehouse has Gatehouse serve the directory while the requests are made.
+func (b *batch) askGatehouse(t *testing.T, directory string) (out []batchAnswer) {
+	t.Helper()
+	refuses := func() error {
+		_, err := b.Client().CoreV1().Pods("watched").Create(t.Context(), pod("watched"), dryRun)
+		return refusal(err, 422, "is served")
+	}
+	t.Run("gatehouse", func(t *testing.T) {
+		must(t, b.CreateNamespace(t.Context(), "watched", nil))
+		const watched = "---\n{apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionPolicy, metadata: {name: watched}, spec: {validationActions: [Deny], workloadTemplates: Ignore, " +
+			"matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, validations: [{expression: 'object.metadata.namespace != \"watched\"', message: is served}]}}\n"
+		must(t, os.WriteFile(filepath.Join(directory, "watched.yaml"), []byte("{apiVersion: v1, kind: Namespace, metadata: {name: watched}}\n"+watched), 0o600))
+		b.servePoliciesIn(t, "compiled", directory, directory, nil, append(b.names, "watched")...)
+		support.Eventually(t, "the registration", refuses)
+		out = b.askAll(t)
+	})
+	must(t, os.Remove(filepath.Join(directory, "watched.yaml")))
+	support.Eventually(t, "the end of the registration", func() error {
+		if refuses() == nil {
+			return errNotYet
+		}
+		return nil
+	})
+	return out
 }
