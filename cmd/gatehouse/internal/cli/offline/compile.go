@@ -218,6 +218,8 @@ type compileReport struct {
 	Items []*compile.Item `json:"items"`
 	// General are differences of all compiled documents.
 	General []string `json:"general"`
+	// GeneralOfProfiles are differences of all compiled profiles.
+	GeneralOfProfiles []string `json:"generalOfProfiles,omitempty"`
 	// Expires is when the first exception in the documents ends, nil for never.
 	Expires   *time.Time `json:"expires,omitempty"`
 	Documents []any      `json:"documents"`
@@ -266,6 +268,9 @@ func newCompileReport(out *compile.Output) *compileReport {
 	if !out.Expires.IsZero() {
 		r.Expires = new(out.Expires.UTC())
 	}
+	if slices.ContainsFunc(out.Items, func(i *compile.Item) bool { return i.Kind == compile.ProfileKind && i.Status != compile.Stays }) {
+		r.GeneralOfProfiles = compile.GeneralOfProfiles()
+	}
 	return r
 }
 
@@ -297,6 +302,12 @@ func (r *compileReport) write(w io.Writer, f *compileFlags) {
 	line("\nIn all compiled policies:")
 	for _, difference := range r.General {
 		line("  %s", difference)
+	}
+	if len(r.GeneralOfProfiles) > 0 {
+		line("\nIn all compiled profiles:")
+		for _, difference := range r.GeneralOfProfiles {
+			line("  %s", difference)
+		}
 	}
 	if r.Expires != nil {
 		line("\nThe first exception in the documents ends at %s: compile again by then.", r.Expires.Format(time.RFC3339))

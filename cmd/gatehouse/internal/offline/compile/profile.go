@@ -26,7 +26,8 @@ import (
 )
 
 const (
-	profileKind  = "SidecarProfile"
+	// ProfileKind is that of Items about SidecarProfiles.
+	ProfileKind  = "SidecarProfile"
 	mutatingKind = "MutatingAdmissionPolicy"
 	// profileSuffix ends the names of what SidecarProfiles become.
 	profileSuffix = "." + v1alpha1.ParameterDomain
@@ -67,7 +68,7 @@ func (c *compilation) profiles(configuration *config.Config) error {
 	}
 	order, _ := profile.Link(all)
 	for i, p := range all {
-		t := &translation{Profile: p, spec: &documents[i].Spec, item: c.item(profileKind, p.Name, ""), all: all}
+		t := &translation{Profile: p, spec: &documents[i].Spec, item: c.item(ProfileKind, p.Name, ""), all: all}
 		for l := range podtext.NumLists {
 			for _, name := range p.Names[l] {
 				t.own = append(t.own, "/"+name)
@@ -90,7 +91,7 @@ func (c *compilation) profiles(configuration *config.Config) error {
 			t.item.stay("the API server of Kubernetes " + c.options.Kubernetes + " has no MutatingAdmissionPolicy that is on")
 		}
 		if t.item.Status != Stays {
-			c.emitMutating(profileKind+"/"+p.Name, p.Name+profileSuffix, documents[i].Annotations, spec, map[string]admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{p.Name + profileSuffix: binding}, t.item)
+			c.emitMutating(ProfileKind+"/"+p.Name, p.Name+profileSuffix, documents[i].Annotations, spec, map[string]admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{p.Name + profileSuffix: binding}, t.item)
 		}
 	}
 	return nil

@@ -52,9 +52,13 @@ type Item struct {
 }
 
 func (i *Item) add(status Status, reason string) {
-	if i.Status != Stays {
-		i.Status = status
+	switch {
+	case i.Status != Stays && status == Stays:
+		i.Reasons = nil // how it would differ does not matter
+	case i.Status == Stays && status != Stays:
+		return
 	}
+	i.Status = status
 	if !slices.Contains(i.Reasons, reason) {
 		i.Reasons = append(i.Reasons, reason)
 	}
