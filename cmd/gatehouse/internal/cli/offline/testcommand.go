@@ -47,8 +47,8 @@ mutating policies that it does not list change nothing.
 
 With --compiled, each case must also come out so if the API server decides by what
 compile makes of the configuration, and Gatehouse only by the rules that stay with it.
-Of violations, that holds of policy, rule, template, binding and message; not of
-warnings, audit annotations and exceptions, which the API server words otherwise.
+It does not compare warnings, audit annotations, exceptions and patches, which the
+API server words otherwise.
 
 Exit codes: 0 every case passed; 1 a case failed; 2 wrong usage or an invalid
 document, and no case was run.`,

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/compile"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
 // compiledTests runs tests against what the configuration was compiled to, together with Gatehouse for what stays.
@@ -37,6 +39,22 @@ func (t *compiledTests) compile(v testrunner.Variant) (*webhooks.Snapshot, error
 	spec := out.Spec(t.kubernetes)
 	spec.Objects, spec.Authorizer, spec.Now = c.Policy.Objects, c.Policy.Authorizer, c.Policy.Now
 	c.Policy = spec
+	mutating := out.Mutation()
+	stays := func(kind, name string) bool {
+		return slices.ContainsFunc(out.Items, func(i *compile.Item) bool { return i.Kind == kind && i.Name == name && i.Status == compile.Stays })
+	}
+	for i := range c.Mutation.Policies {
+		if p := c.Mutation.Policies[i]; stays(admit.MutationKind, p.Name) {
+			mutating.Policies = append(mutating.Policies, p)
+		}
+	}
+	for i := range c.Mutation.Bindings {
+		if b := c.Mutation.Bindings[i]; stays(admit.MutationKind, b.Spec.PolicyName) {
+			mutating.Bindings = append(mutating.Bindings, b)
+		}
+	}
+	c.Mutation.Policies, c.Mutation.Bindings = mutating.Policies, mutating.Bindings
+	c.Sidecar.Profiles = slices.DeleteFunc(slices.Clone(c.Sidecar.Profiles), func(p profile.Document) bool { return !stays(admit.InjectionKind, p.Name) })
 	compiled, found := config.Compile(c, nil)
 	return compiled, found.Err()
 }
@@ -49,14 +67,16 @@ func (t *compiledTests) add(ctx context.Context, runner testrunner.Runner, cases
 		return err
 	}
 	for i := range results {
-		if r := &results[i]; r.Passed() {
+		// The API server knows what Gatehouse cannot decide without.
+		if r := &results[i]; r.Passed() && r.Got.Verdict != v1alpha1.TestCannotDecide {
 			t.judge(t.outputs[testrunner.VariantOf(r.Case)], r, native[i].Got)
 		}
 	}
 	return nil
 }
 
-// judge compares a case with what became of it by the compiled documents. Warnings, audit annotations and exceptions have other words there, or none.
+// judge compares a case with what became of it by the compiled documents. There, warnings, audit annotations and exceptions have other words or
+// none, and pods no status annotation.
 func (*compiledTests) judge(out *compile.Output, r *testrunner.Result, got testrunner.Outcome) {
 	stays := func(items []*compile.Item) {
 		for _, item := range items {
@@ -65,8 +85,10 @@ func (*compiledTests) judge(out *compile.Output, r *testrunner.Result, got testr
 			}
 		}
 	}
-	if len(out.Documents) == 0 {
-		stays(out.Items)
+	for _, item := range out.Items {
+		if len(out.Documents) == 0 || item.Kind == admit.InjectionKind && slices.Contains(got.Profiles, item.Name) {
+			stays([]*compile.Item{item})
+		}
 	}
 	merge := func(ours, native []policy.Violation) (all []policy.Violation) {
 		for _, v := range native {
@@ -82,7 +104,8 @@ func (*compiledTests) judge(out *compile.Output, r *testrunner.Result, got testr
 				if v := all[k]; ours[i].Kind == v.Kind && ours[i].Policy == v.Policy && ours[i].Binding == v.Binding && ours[i].Rule == v.Rule && ours[i].Template == v.Template {
 					all[k] = ours[i]
 					all[k].Outcome, all[k].Actions = v.Outcome, v.Actions
-					if !slices.ContainsFunc(out.Of(&v), func(i *compile.Item) bool { return len(i.Notes) > 0 }) { // they are about words
+					words := func(i *compile.Item) bool { return len(i.Notes) > 0 || i.Kind == admit.InjectionKind }
+					if !slices.ContainsFunc(out.Of(&v), words) { // its words differ
 						all[k].Message = v.Message
 					}
 				}
@@ -95,7 +118,7 @@ func (*compiledTests) judge(out *compile.Output, r *testrunner.Result, got testr
 		got.Verdict = v1alpha1.TestDenied
 	}
 	expect := r.Case.Expect
-	expect.Warnings, expect.AuditAnnotations, expect.Exceptions = nil, nil, nil
+	expect.Warnings, expect.AuditAnnotations, expect.Exceptions, expect.Patch = nil, nil, nil, nil
 	r.Differences = testrunner.Judge(&expect, &got)
 	if len(r.Differences) == 0 {
 		return

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -25,6 +26,10 @@ func (o *Output) Source(v policy.Violation) policy.Violation {
 					v.Rule, v.Message = rule, strings.TrimPrefix(v.Message, rule+": ")
 					break
 				}
+			}
+		case d.MutatingPolicy != nil && v.Kind == mutatingKind && d.MutatingPolicy.Name == policyName:
+			if v.Kind, v.Policy, _ = strings.Cut(d.From, "/"); v.Kind == admit.InjectionKind {
+				v.Rule, v.Binding = admit.InjectionRule, ""
 			}
 		case d.Binding != nil && d.Binding.Name == bindingName:
 			v.Binding = d.Source

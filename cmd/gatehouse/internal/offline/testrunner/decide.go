@@ -62,6 +62,11 @@ func (o *Outcome) addMutation(d *mutation.Decision) {
 // addInjection adds the decision of injection. The outcome has a verdict if policies are not evaluated.
 func (o *Outcome) addInjection(d *sidecar.Decision) {
 	o.Warnings = slices.Clone(d.Warnings)
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; v.Reason == sidecar.Applied {
+			o.Profiles = append(o.Profiles, v.Profile)
+		}
+	}
 	switch {
 	case len(d.Refusals) > 0:
 		o.Verdict, o.Violations = v1alpha1.TestDenied, admit.Refusals(d)

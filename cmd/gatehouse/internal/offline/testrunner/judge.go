@@ -24,6 +24,8 @@ type Outcome struct {
 	AuditAnnotations map[string]string `json:"auditAnnotations,omitempty"`
 	// Exceptions are those that let a violation pass, sorted.
 	Exceptions []string `json:"exceptions,omitempty"`
+	// Profiles are those of which Gatehouse has added something.
+	Profiles []string `json:"-"`
 	// sent and object are the object before and after mutating policies and injection.
 	sent, object []byte
 }
