@@ -187,6 +187,7 @@ var layers = []rule{
 	},
 	{
 		from:    []string{"webhooks"},
+		except:  []string{"webhooks/policy/differential"}, // which has nothing but tests
 		tests:   true,
 		imports: []string{"/test"},
 		reason:  "the program does not depend on its tests",

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/test/support/dispatcher"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -63,6 +64,9 @@ func (o objects) Namespace(name string) (*corev1.Namespace, bool) {
 	check(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, namespace))
 	return namespace, true
 }
+
+// All implements dispatcher.Store.
+func (o objects) All() []*unstructured.Unstructured { return o }
 
 // Namespaced takes kinds that begin with Cluster for cluster-scoped.
 func (o objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
@@ -110,7 +114,7 @@ func specOf(t testing.TB, documents string) policy.Spec {
 }
 
 // compile compiles policies and bindings here and as upstream does.
-func compile(t testing.TB, documents string) (*policy.Set, *upstream) {
+func compile(t testing.TB, documents string) (*policy.Set, *dispatcher.Dispatcher) {
 	t.Helper()
 	spec := specOf(t, documents)
 	set, err := policy.Compile(spec)
@@ -175,7 +179,7 @@ func serialized(t testing.TB, req admission.Request) admission.Request {
 	t.Helper()
 	for _, object := range []*runtime.RawExtension{&req.Object, &req.OldObject} {
 		if len(object.Raw) > 0 {
-			object.Raw = []byte(toJSON(t, typed(t, object.Raw)))
+			object.Raw = []byte(toJSON(t, dispatcher.Typed(t, object.Raw)))
 		}
 	}
 	return req

@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/gatehouse-dev/gatehouse/test/support/dispatcher"
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -51,7 +52,7 @@ func FuzzSameAsUpstream(f *testing.F) {
 	type pair struct {
 		text      string
 		set       *policy.Set
-		reference *upstream
+		reference *dispatcher.Dispatcher
 	}
 	texts := []string{
 		"matchConditions: [{name: a, expression: 'object.a == object.b'}, {name: b, expression: 'has(object.c)'}]\nvalidations: [{expression: 'false', message: matched}]",
@@ -82,7 +83,7 @@ func FuzzSameAsUpstream(f *testing.F) {
 			req.Operation, req.OldObject = admissionv1.Update, runtime.RawExtension{Raw: before}
 		}
 		for _, p := range pairs {
-			if found := difference(t, p.set, p.reference, ask(t, req)); found != "" {
+			if found := difference(t, p.set, p.reference, dispatcher.Ask(t, req)); found != "" {
 				t.Errorf("%s, object %s, before %s:\n%s", p.text, thing, req.OldObject.Raw, found)
 			}
 		}

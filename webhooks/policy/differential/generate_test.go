@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/randfill"
 
+	"github.com/gatehouse-dev/gatehouse/test/support/dispatcher"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -222,7 +223,7 @@ func (g *generator) custom(kind schema.GroupVersionKind, name, namespace string)
 	return u
 }
 
-func (g *generator) request(t target) asked {
+func (g *generator) request(t target) dispatcher.Asked {
 	name, namespace := g.of("web", "cart", "x"), ""
 	if t.namespaced {
 		namespace = g.of("shop", "lab")
@@ -231,20 +232,20 @@ func (g *generator) request(t target) asked {
 		name = g.of("shop", "lab")
 	}
 	operation := admissionv1.Operation(g.of(t.operations...))
-	var out asked
+	var out dispatcher.Asked
 	var raw, oldRaw []byte
-	out.object, raw = g.object(t.kind, name, namespace)
+	out.Object, raw = g.object(t.kind, name, namespace)
 	switch {
 	case operation == admissionv1.Update && g.maybe(0.5):
-		out.oldObject, oldRaw = g.object(t.kind, name, namespace)
+		out.OldObject, oldRaw = g.object(t.kind, name, namespace)
 	case operation == admissionv1.Update: // Most updates change little.
-		out.oldObject, oldRaw = out.object.DeepCopyObject(), slices.Clone(raw)
+		out.OldObject, oldRaw = out.Object.DeepCopyObject(), slices.Clone(raw)
 	case operation == admissionv1.Delete:
-		out.oldObject, oldRaw, out.object, raw = out.object, raw, nil, nil
+		out.OldObject, oldRaw, out.Object, raw = out.Object, raw, nil, nil
 		if t.kind.Kind == "Namespace" {
 			stored, _ := known().Namespace(name)
 			stored.SetGroupVersionKind(t.kind)
-			out.oldObject, oldRaw = stored, mustMarshal(stored)
+			out.OldObject, oldRaw = stored, mustMarshal(stored)
 		}
 	}
 	if t.kind.Kind == "Namespace" {
@@ -273,7 +274,7 @@ func (g *generator) request(t target) asked {
 		}
 		req.Options.Raw = fmt.Appendf(nil, `{"kind":%q,"apiVersion":"meta.k8s.io/v1"%s}`, kind, field)
 	}
-	out.sent = admission.Request{AdmissionRequest: req}
+	out.Sent = admission.Request{AdmissionRequest: req}
 	g.collect("object", raw)
 	g.collect("oldObject", oldRaw)
 	return out
@@ -315,7 +316,7 @@ func (g *generator) collect(root string, raw []byte) {
 type world struct {
 	policies []policy.Policy
 	bindings []policy.Binding
-	requests []asked
+	requests []dispatcher.Asked
 }
 
 func (w *world) spec() policy.Spec {

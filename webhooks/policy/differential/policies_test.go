@@ -6,14 +6,15 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support/dispatcher"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // rules returns resource rules, most of them about one of the requests.
-func (g *generator) rules(requests []asked) []admissionregistrationv1.NamedRuleWithOperations {
+func (g *generator) rules(requests []dispatcher.Asked) []admissionregistrationv1.NamedRuleWithOperations {
 	var out []admissionregistrationv1.NamedRuleWithOperations
 	for range 1 + g.Intn(2) {
-		req := &requests[g.Intn(len(requests))].sent
+		req := &requests[g.Intn(len(requests))].Sent
 		group, version, resource := req.Resource.Group, req.Resource.Version, req.Resource.Resource
 		if g.maybe(0.35) {
 			version = g.of("v1", "v2", "v1beta1", "v1beta2", "v1alpha1", "v2beta2", "*")
@@ -66,7 +67,7 @@ func (g *generator) selector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{r}}
 }
 
-func (g *generator) match(requests []asked, required bool) *admissionregistrationv1.MatchResources {
+func (g *generator) match(requests []dispatcher.Asked, required bool) *admissionregistrationv1.MatchResources {
 	out := &admissionregistrationv1.MatchResources{}
 	if required || g.maybe(0.6) {
 		out.ResourceRules = g.rules(requests)
@@ -87,7 +88,7 @@ func (g *generator) match(requests []asked, required bool) *admissionregistratio
 }
 
 // policySpec returns a policy whose expressions may not compile.
-func (g *generator) policySpec(requests []asked) admissionregistrationv1.ValidatingAdmissionPolicySpec {
+func (g *generator) policySpec(requests []dispatcher.Asked) admissionregistrationv1.ValidatingAdmissionPolicySpec {
 	spec := admissionregistrationv1.ValidatingAdmissionPolicySpec{MatchConstraints: g.match(requests, true)}
 	g.names = nil
 	if g.maybe(0.5) {
@@ -133,7 +134,7 @@ func (g *generator) policySpec(requests []asked) admissionregistrationv1.Validat
 	return spec
 }
 
-func (g *generator) binding(p *admissionregistrationv1.ValidatingAdmissionPolicy, name string, requests []asked) policy.Binding {
+func (g *generator) binding(p *admissionregistrationv1.ValidatingAdmissionPolicy, name string, requests []dispatcher.Asked) policy.Binding {
 	b := policy.Binding{Source: name}
 	b.Name, b.Spec.PolicyName = name, p.Name
 	actions := [][]admissionregistrationv1.ValidationAction{{"Deny"}, {"Deny"}, {"Deny", "Audit"}, {"Warn"}, {"Audit"}, {"Warn", "Audit"}}

@@ -77,7 +77,7 @@ func TestRandomSameAsUpstream(t *testing.T) {
 		set := w.compiled(t)
 		u := newUpstream(t, w.spec())
 		for i, a := range w.requests {
-			d := set.Decide(t.Context(), policy.Input{Request: a.sent, Violations: true})
+			d := set.Decide(t.Context(), policy.Input{Request: a.Sent, Violations: true})
 			cases++
 			if !d.Response().Allowed {
 				denied++
@@ -93,7 +93,7 @@ func TestRandomSameAsUpstream(t *testing.T) {
 			}
 			if found := difference(t, set, u, a); found != "" {
 				t.Errorf("seed %d, request %d (again: -differential.seed=%d -differential.n=1)\n%s\npolicies %s\nbindings %s\nrequest %s",
-					seed, i, seed, found, toJSON(t, w.policies), toJSON(t, w.bindings), toJSON(t, a.sent.AdmissionRequest))
+					seed, i, seed, found, toJSON(t, w.policies), toJSON(t, w.bindings), toJSON(t, a.Sent.AdmissionRequest))
 			}
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/internal/race"
+	"github.com/gatehouse-dev/gatehouse/test/support/dispatcher"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -27,7 +28,7 @@ matchConstraints: {resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operat
 
 // typedRequests returns requests about objects of built-in kinds, which are Go values for the API server, and of a
 // custom resource, some of them updates.
-func typedRequests(t testing.TB) map[string]asked {
+func typedRequests(t testing.TB) map[string]dispatcher.Asked {
 	t.Helper()
 	const (
 		pod = `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop, creationTimestamp: "2026-01-02T03:04:05Z", labels: {app: web, team: ops}, annotations: {a: "1"}, finalizers: [x/a, x/b], ownerReferences: [{apiVersion: v1, kind: Node, name: node, uid: u, controller: true}],
@@ -37,7 +38,7 @@ func typedRequests(t testing.TB) map[string]asked {
 		thing = `{apiVersion: example.com/v1, kind: Thing, metadata: {name: t, namespace: shop, labels: {app: web}, finalizers: [x/a]}, spec: {nodeSelector: {a: b}, containers: [{name: a, resources: {limits: {memory: 1Gi}}, args: []}], priority: 3.0, accessModes: [ReadWriteOnce], q: "100000000000000000000000000000000000000000Ki"}, data: {x: "NaN"}}`
 	)
 	larger := strings.NewReplacer("1Gi", `"1073741824"`, "300", "301").Replace(pod)
-	out := map[string]asked{}
+	out := map[string]dispatcher.Asked{}
 	for name, texts := range map[string][2]string{
 		"pod":              {pod, pod},
 		"pod, other units": {strings.Replace(pod, "1Gi", `"1073741824"`, 1), pod},
@@ -64,7 +65,7 @@ func typedRequests(t testing.TB) map[string]asked {
 				req.Operation, req.OldObject.Raw = admissionv1.Update, asJSON(t, texts[1])
 			})
 		}
-		out[name] = ask(t, serialized(t, review(t, texts[0], options...)))
+		out[name] = dispatcher.Ask(t, serialized(t, review(t, texts[0], options...)))
 	}
 	return out
 }
@@ -156,11 +157,11 @@ func TestTableSameAsUpstream(t *testing.T) {
 // in the API server either, and the reverse.
 func TestCompilesAsUpstream(t *testing.T) {
 	t.Parallel()
-	request := ask(t, review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}`))
+	request := dispatcher.Ask(t, review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}`))
 	for _, expression := range slices.Concat(expressionsOf(t, "everything"), expressionsOf(t, "compile"), []string{""}) {
 		spec := specOf(t, policyText("p", everything+"\nvalidations: [{expression: "+toJSON(t, expression)+"}]"))
 		_, err := policy.Compile(spec)
-		first := newUpstream(t, spec).dispatch(t, request).First
+		first := newUpstream(t, spec).Dispatch(t, request).First
 		if (err != nil) != strings.Contains(first, "compilation error: ") {
 			t.Errorf("%s: Compile says %v, upstream %q", expression, err, first)
 		}
@@ -174,12 +175,12 @@ func TestExpressionsSameAsUpstream(t *testing.T) {
 	requests := typedRequests(t)
 	results := map[string]bool{}
 	for _, expression := range slices.Concat(expressionsOf(t, "everything"), expressionsOf(t, "typed")) {
-		compiled := withoutVariables().CompileCondition([]plugincel.ExpressionAccessor{&validating.ValidationCondition{Expression: expression}},
+		compiled := dispatcher.WithoutVariables().CompileCondition([]plugincel.ExpressionAccessor{&validating.ValidationCondition{Expression: expression}},
 			plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
 		set, _ := compile(t, policyText("p", everything+"\nvalidations: [{expression: "+toJSON(t, expression)+"}]"))
 		for name, a := range requests {
 			want, cost := evaluate(t, compiled, a)
-			d := set.Decide(t.Context(), policy.Input{Request: a.sent, Explain: true})
+			d := set.Decide(t.Context(), policy.Input{Request: a.Sent, Explain: true})
 			if d.Err != nil || len(d.Evaluations) == 0 || len(d.Evaluations[0].Rules) != 1 {
 				t.Fatalf("%s, %s: %v, %+v", expression, name, d.Err, d.Evaluations)
 			}
@@ -200,15 +201,15 @@ func TestExpressionsSameAsUpstream(t *testing.T) {
 }
 
 // evaluate returns the result of an expression and its cost in the API server.
-func evaluate(t testing.TB, compiled plugincel.ConditionEvaluator, a asked) (string, int64) {
+func evaluate(t testing.TB, compiled plugincel.ConditionEvaluator, a dispatcher.Asked) (string, int64) {
 	t.Helper()
-	attributes := &apiserveradmission.VersionedAttributes{Attributes: attributesOf(t, a), VersionedKind: schema.GroupVersionKind(a.sent.Kind)}
-	attributes.VersionedObject.Set(a.object)
-	if a.oldObject != nil {
-		attributes.VersionedOldObject.Set(a.oldObject)
+	attributes := &apiserveradmission.VersionedAttributes{Attributes: dispatcher.AttributesOf(t, a), VersionedKind: schema.GroupVersionKind(a.Sent.Kind)}
+	attributes.VersionedObject.Set(a.Object)
+	if a.OldObject != nil {
+		attributes.VersionedOldObject.Set(a.OldObject)
 	}
-	namespace, _ := known().Namespace(a.sent.Namespace)
-	results, remaining, err := compiled.ForInput(context.Background(), attributes, plugincel.CreateAdmissionRequest(attributes, a.sent.Resource, a.sent.Kind),
+	namespace, _ := known().Namespace(a.Sent.Namespace)
+	results, remaining, err := compiled.ForInput(context.Background(), attributes, plugincel.CreateAdmissionRequest(attributes, a.Sent.Resource, a.Sent.Kind),
 		plugincel.OptionalVariableBindings{Authorizer: randomAuthorizer{}}, plugincel.CreateNamespaceObject(namespace), celconfig.RuntimeCELCostBudget)
 	must(t, err)
 	cost := celconfig.RuntimeCELCostBudget - remaining
