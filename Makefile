@@ -129,8 +129,8 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 20s) each.
 	done
 
 .PHONY: differential
-differential: ## Hold N (default 20000) random sets of policies, from SEED on, against the API server's own dispatcher, validating and mutating.
-	go test ./webhooks/policy/differential ./webhooks/mutation -run '^TestRandomSameAsUpstream$$' -v -timeout 24h -args -differential.n=$${N:-20000} -differential.seed=$${SEED:-1}
+differential: ## Hold N (default 20000) random sets of policies, from SEED on, against the API server's own dispatcher: validating, mutating and compiled.
+	go test ./webhooks/policy/differential ./webhooks/mutation $(INTERNAL)/offline/compile -run '^TestRandomSameAsUpstream$$' -v -timeout 24h -args -differential.n=$${N:-20000} -differential.seed=$${SEED:-1}
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters and check that generated files and formatting are up to date.
