@@ -10,8 +10,12 @@ import (
 type Any struct {
 	Kind, Name string
 	Spec       *admissionregistrationv1.ValidatingAdmissionPolicySpec
-	// ChecksTemplates reports whether the policy checks the pod templates of workloads.
-	ChecksTemplates bool
+	// Own is nil for a ValidatingAdmissionPolicy.
+	Own         *v1alpha1.AdmissionPolicySpec
+	Annotations map[string]string
+	// ChecksTemplates reports whether the policy checks the pod templates of workloads, and AllowsExisting whether updates may leave what
+	// was wrong before.
+	ChecksTemplates, AllowsExisting bool
 	// Bindings are those of the policy. It decides nothing without any. Actions of its own are a binding without a name, which selects
 	// everything.
 	Bindings []AnyBinding
@@ -33,8 +37,11 @@ func (s *Spec) All() []Any {
 	}
 	for i := range s.Policies {
 		p := &s.Policies[i]
-		checks := p.Annotations[v1alpha1.WorkloadTemplatesAnnotation] == string(v1alpha1.CheckTemplates)
-		all = append(all, Any{policyKind, p.Name, &p.Spec, checks, bound[p.Name]})
+		all = append(all, Any{
+			Kind: policyKind, Name: p.Name, Spec: &p.Spec, Annotations: p.Annotations, Bindings: bound[p.Name],
+			ChecksTemplates: p.Annotations[v1alpha1.WorkloadTemplatesAnnotation] == string(v1alpha1.CheckTemplates),
+			AllowsExisting:  p.Annotations[v1alpha1.ExistingViolationsAnnotation] == string(v1alpha1.AllowExisting),
+		})
 	}
 	clear(bound)
 	for i := range s.AdmissionPolicyBindings {
@@ -45,9 +52,13 @@ func (s *Spec) All() []Any {
 		p := &s.AdmissionPolicies[i]
 		bindings := bound[p.Name]
 		if len(p.Spec.ValidationActions) > 0 {
-			bindings = append(bindings, AnyBinding{"", &admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: p.Name}})
+			own := &admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: p.Name, ValidationActions: p.Spec.ValidationActions}
+			bindings = append(bindings, AnyBinding{"", own})
 		}
-		all = append(all, Any{admissionKind, p.Name, p.Spec.Upstream(), p.Spec.WorkloadTemplates != v1alpha1.IgnoreTemplates, bindings})
+		all = append(all, Any{
+			Kind: admissionKind, Name: p.Name, Spec: p.Spec.Upstream(), Own: &p.Spec, Annotations: p.Annotations, Bindings: bindings,
+			ChecksTemplates: p.Spec.WorkloadTemplates != v1alpha1.IgnoreTemplates, AllowsExisting: p.Spec.ExistingViolations != v1alpha1.DenyExisting,
+		})
 	}
 	return all
 }

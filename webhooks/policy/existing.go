@@ -41,13 +41,14 @@ func (result *ruleResult) reads(field string) bool {
 	return result.rule != nil && result.rule.Reads().Touches("metadata", field)
 }
 
-// readsPrivileges reports whether the rule may read what a pod is allowed on its node, of the
-// pod at the path of the object.
+// readsPrivileges is ReadsPrivileges for the rule.
 func (result *ruleResult) readsPrivileges(path []string) bool {
-	if result.rule == nil {
-		return false
-	}
-	reads := result.rule.Reads()
+	return result.rule != nil && ReadsPrivileges(result.rule.Reads(), path...)
+}
+
+// ReadsPrivileges reports whether a rule may read what a pod is allowed on its node, of the
+// pod at the path of the object.
+func ReadsPrivileges(reads *expression.Reads, path ...string) bool {
 	return slices.ContainsFunc([][]string{
 		{"hostIPC"},
 		{"hostNetwork"},

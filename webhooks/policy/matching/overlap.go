@@ -140,6 +140,22 @@ func (p *point) covers(q *point) bool {
 		is(string(p.scope), string(q.scope)) && (len(p.names) == 0 || len(q.names) > 0 && p.names.IsSuperset(q.names))
 }
 
+// Creates reports whether rules match the creation of some of what they match the update of, and of all. The rules have their
+// defaults. A policy that matches no creation is about changes.
+func Creates(rules []admissionregistrationv1.NamedRuleWithOperations) (some, all bool) {
+	every := points(rules)
+	all = true
+	for i := range every {
+		p := every[i]
+		some = some || p.operation == admissionregistrationv1.Create
+		if p.operation == admissionregistrationv1.Update {
+			p.operation, p.sub = admissionregistrationv1.Create, ""
+			all = all && slices.ContainsFunc(every, func(q point) bool { return q.covers(&p) })
+		}
+	}
+	return some, all
+}
+
 // isNamespaced reports whether namespaceSelectors surely count for what it matches: what is in
 // namespaces, and namespaces.
 func (p *point) isNamespaced() bool {

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func TestLibrary(t *testing.T) {
 // TestTemplate rewrites expressions about pods for pod templates.
 func TestTemplate(t *testing.T) {
 	t.Parallel()
-	rewriting, err := newForTemplate([]string{"spec", "template"})
+	rewriting, err := newForTemplates()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,15 +73,16 @@ func TestTemplate(t *testing.T) {
 		`variables.x && authorizer.group("").check("use").allowed()`: `variables.x && authorizer.group("").check("use").allowed()`,
 		`request.userInfo.?groups.orValue([]) == params.groups`:      `request.userInfo.?groups.orValue([]) == params.groups`,
 	} {
-		if got, problem := rewriting.rewrite(text); got != want || problem != "" {
+		got, problem := rewriting.rewrite(text)
+		if got = strings.ReplaceAll(got, anyTemplate, "object.spec.template"); got != want || problem != "" {
 			t.Errorf("%s\n got %s (%s)\nwant %s", text, got, problem, want)
 		}
 	}
 	for text, want := range map[string]string{
 		`object.metadata.name != ""`: "it reads metadata.name, which a pod template lacks", `object.status.phase == "x"`: "it reads status, which a pod template lacks",
 		`object == oldObject`: "it reads all of object", `object.metadata == {}`: "it reads all of the pod's metadata", `variables.name == ""`: "variable name: it reads metadata.name, which a pod template lacks",
-		`request.name == ""`: "it reads request.name of the pod, which does not exist yet", `[1].all(object, object > 0)`: "a loop names its elements object",
-		`authorizer.requestResource.check("x").allowed()`: "it asks for the rights on the pod, which does not exist yet", `a b`: "it cannot be parsed",
+		`request.name == ""`: "it reads request.name of the pod, which does not exist yet", `[1].all(object, object > 0)`: "a loop may name its elements object",
+		`authorizer.requestResource.check("x").allowed()`: "it asks for the rights on the pod, which does not exist yet", `a b`: "it cannot be parsed", `dyn(variables).x`: "it reads all of variables", `object.spec.containers.sortBy(request, 1) == []`: "a loop may name its elements request",
 	} {
 		if got, problem := rewriting.rewrite(text); got != "" || problem != want {
 			t.Errorf("%s: got %q, problem %q, want %q", text, got, problem, want)

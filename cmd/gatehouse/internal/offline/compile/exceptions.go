@@ -28,23 +28,22 @@ type exception struct {
 
 // exceptions returns those in force, by their names. Of the others, the report has why they are not.
 func (c *compilation) exceptions() (out []exception) {
-	rules := policy.ExceptionRules(c.spec)
+	requireExpiry := policy.ExceptionRules(c.spec).RequireExpiry
 	for i := range c.spec.Exceptions {
 		x := &c.spec.Exceptions[i]
 		title := x.Namespace + "/" + x.Name
 		item := c.item("PolicyException", title, "")
-		own := slices.Contains(rules.OwnNamespaces, "*") || slices.Contains(rules.OwnNamespaces, x.Namespace)
 		namespaces, expires := x.Spec.Match.Namespaces, x.Spec.ExpiresAt
-		switch {
-		case slices.Contains(rules.Namespaces, x.Namespace):
-		case own:
+		switch c.spec.ReachOf(x.Namespace) {
+		case policy.ReachesAll:
+		case policy.ReachesOwn:
 			namespaces = []string{x.Namespace}
 		default:
 			item.note("exceptions in its namespace do nothing")
 			continue
 		}
 		switch {
-		case expires == nil && rules.RequireExpiry:
+		case expires == nil && requireExpiry:
 			item.note("it has no expiresAt, so it does nothing")
 			continue
 		case expires != nil && !c.options.Now.Before(expires.Time):
@@ -87,18 +86,17 @@ type guard struct {
 }
 
 // guard returns the exception for the objects of a part, or why there is none.
-func (x *exception) guard(p *part) (g guard, problem string) {
+func (c *compilation) guard(x *exception, p *part) (g guard, problem string) {
 	match := &x.Spec.Match
 	g.certain = true
 	var all []string
-	notNamespaces := `!(request.requestResource.group == "" && request.requestResource.resource == "namespaces")`
 	if x.namespaces != nil {
 		items := make([]celexpr.Expr, len(x.namespaces))
 		for i, name := range x.namespaces {
 			items[i] = celexpr.Str(name)
 		}
 		if p.path == nil && p.matchesNamespaces {
-			all = append(all, notNamespaces)
+			all = append(all, `!(request.requestResource.group == "" && request.requestResource.resource == "namespaces")`)
 		}
 		all = append(all, "("+celexpr.In(celexpr.Raw(`request.?namespace.orValue("")`), items...).String()+")")
 	}
@@ -113,23 +111,21 @@ func (x *exception) guard(p *part) (g guard, problem string) {
 	if match.ObjectSelector != nil {
 		all = append(all, p.objectSelector(match.ObjectSelector)...)
 	}
-	for _, condition := range match.MatchConditions {
-		text := condition.Expression
-		if p.template != nil {
-			var problem string
-			if text, problem = p.template.rewrite(text); problem != "" {
-				return g, fmt.Sprintf("its match condition %s: %s", condition.Name, problem)
-			}
-		}
+	conditions := texts{conditions: match.MatchConditions}
+	if p.path != nil && len(match.MatchConditions) > 0 {
+		translated := c.templates.translate(&conditions)
+		conditions = *translated.at(p.path)
+	}
+	for _, condition := range conditions.conditions {
 		g.certain = false
-		g.readsNamespace = g.readsNamespace || strings.Contains(text, "namespaceObject")
-		all = append(all, "(\n"+text+"\n)")
+		g.readsNamespace = g.readsNamespace || strings.Contains(condition.Expression, "namespaceObject")
+		all = append(all, "(\n"+condition.Expression+"\n)")
 	}
-	if len(all) == 0 {
-		all = []string{"true"}
+	if conditions.problem != "" {
+		return g, "its " + conditions.problem
 	}
-	g.text = strings.Join(all, " && ")
-	return g, ""
+	g.text = cmp.Or(strings.Join(all, " && "), "true")
+	return g, c.accepts(g.text)
 }
 
 // namesCondition compares the name of the object, which may be only the beginning of one.
@@ -155,7 +151,7 @@ func namesCondition(p *part, names []string) string {
 
 // objectSelector returns the conditions on the labels of an object, and of an update those of the old one too.
 func (p *part) objectSelector(selector *metav1.LabelSelector) []string {
-	if p.template != nil {
+	if p.path != nil {
 		return selectorConditions(selector, p.optionalPath("object")+".?metadata.?labels.orValue({})")
 	}
 	out := []string{`request.operation != "CONNECT"`}
@@ -210,78 +206,74 @@ func (c *compilation) baselined(kind, name string) map[string]bool {
 	return out
 }
 
-// isNamed reports whether a rule is among those that an exception names, by its name or by its index.
+// isNamed reports whether a rule is among those that an exception names, by its name, as in messages or without brackets, or by its index.
 func isNamed(rules []string, r *rule) bool {
-	return len(rules) == 0 || slices.Contains(rules, r.name) || r.indexed != "" && slices.Contains(rules, r.indexed)
+	return len(rules) == 0 || slices.ContainsFunc(rules, func(name string) bool {
+		return name == r.name || name == r.indexed || "validations["+name+"]" == r.name
+	})
 }
 
 // guards returns for each rule the variables that are true for objects that exceptions exempt from it, and when the first of them expires. An
-// exception from the whole policy becomes a match condition where it can. A rule with an exception that has no translation stays.
-func (c *compilation) guards(s *source, p *part, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, rules []rule) (out [][]string, expires time.Time) {
-	out = make([][]string, len(rules))
-	taken := map[string]bool{standardVariable: true}
+// exception from the whole policy becomes a match condition where it can. A rule with an exception that has no translation stays: "".
+func (c *compilation) guards(s *source, p *part, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) (out [][]string, expires time.Time) {
+	out = make([][]string, len(s.rules))
+	taken := map[string]bool{}
 	for _, v := range spec.Variables {
 		taken[v.Name] = true
 	}
 	for i := range c.excepted {
 		x := &c.excepted[i]
-		named, isAbout := x.of(s.kind, s.name)
+		named, isAbout := x.of(s.Kind, s.Name)
 		if !isAbout || x.Spec.Match.Containers != nil {
 			continue
 		}
-		g, problem := x.guard(p)
-		if problem == "" && len(g.text) > maxExpression {
-			problem = "it is too long for the API server"
-		}
-		if problem == "" && !g.certain && *s.spec.FailurePolicy == admissionregistrationv1.Ignore {
-			x.item.differ("where a condition of it cannot be evaluated, violations of " + s.kind + " " + s.name + " pass")
-			for k := range rules {
-				if isNamed(named, &rules[k]) {
-					rules[k].item.differ("violations pass where a condition of exception " + x.title + " cannot be evaluated")
-				}
+		for k := range s.annotations {
+			if isNamed(named, &s.annotations[k]) {
+				s.annotations[k].item.differ("exception " + x.title + " does not help where the annotation cannot be evaluated")
 			}
 		}
-		if at := x.Spec.ExpiresAt; problem == "" && at != nil && (expires.IsZero() || at.Time.Before(expires)) {
+		g, problem := c.guard(x, p)
+		if problem != "" {
+			x.item.differ("what it exempts from " + s.Kind + " " + s.Name + " stays with Gatehouse: " + problem)
+		} else if at := x.Spec.ExpiresAt; at != nil && (expires.IsZero() || at.Time.Before(expires)) {
 			expires = at.Time
 		}
-		if problem == "" && len(named) == 0 && g.certain && !g.readsNamespace && len(s.spec.AuditAnnotations) == 0 && len(spec.MatchConditions) < maxMatchConditions {
-			name := strings.ReplaceAll(x.title, "/", "-")
-			const most = 40
-			digest := sha256.Sum256([]byte(x.title))
-			name = "exception-" + strings.Trim(name[:min(len(name), most)], "-.") + "-" + hex.EncodeToString(digest[:4])
-			spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: name, Expression: "!(" + g.text + ")"})
-			continue
+		ignored := problem == "" && !g.certain && *s.spec.FailurePolicy == admissionregistrationv1.Ignore
+		if ignored {
+			x.item.differ("where a condition of it cannot be evaluated, violations of " + s.Kind + " " + s.Name + " pass")
 		}
-		variable := "exception_" + strings.Map(func(r rune) rune {
+		name := strings.Map(func(r rune) rune {
 			if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 				return r
 			}
 			return '_'
 		}, x.title)
-		for taken[variable] {
-			variable += "_"
+		if problem == "" && len(named) == 0 && g.certain && !g.readsNamespace && len(s.annotations) == 0 && len(spec.MatchConditions) < maxMatchConditions {
+			const most = 40
+			digest := sha256.Sum256([]byte(x.title))
+			name = "exception-" + strings.Trim(name[:min(len(name), most)], "_") + "-" + hex.EncodeToString(digest[:4])
+			spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: name, Expression: "!(" + g.text + ")"})
+			continue
 		}
-		used := false
-		for k := range rules {
-			if !isNamed(named, &rules[k]) {
-				continue
-			}
-			if problem != "" {
-				why := "exception " + x.title + ": " + problem
-				if x.item.differ("the rules that it exempts stay with Gatehouse: " + problem); p.path == nil {
-					rules[k].item.stay(why)
-				} else {
-					out[k] = append(out[k], "")
-					rules[k].item.differ("pod templates stay with Gatehouse: " + why)
-				}
-				continue
-			}
-			used = true
-			out[k] = append(out[k], "variables."+variable)
+		for name = "exception_" + name; taken[name]; {
+			name += "_"
 		}
-		if used {
-			taken[variable] = true
-			spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: variable, Expression: g.text})
+		for k := range s.rules {
+			r := &s.rules[k]
+			switch {
+			case !isNamed(named, r):
+				continue
+			case problem != "":
+				out[k] = append(out[k], "")
+				continue
+			case ignored:
+				r.item.differ("violations pass where a condition of exception " + x.title + " cannot be evaluated")
+			}
+			out[k] = append(out[k], "variables."+name)
+			if !taken[name] {
+				taken[name] = true
+				spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: name, Expression: g.text})
+			}
 		}
 	}
 	return out, expires

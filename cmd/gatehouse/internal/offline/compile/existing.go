@@ -6,15 +6,18 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
 )
 
 // What updates of objects that violate a rule already are refused natively, and not by Gatehouse.
 const (
 	lossRefused   = "an update is refused that only takes elements from a list in another list while others violate the rule as before"
 	limitsRefused = "an update is refused that changes only numbers of probes, CPU and memory, pull policies, or a securityContext to one that allows less, while the pod violates the rule as before"
+	listsRefused  = "an update is refused that changes what the rule does not read in the elements of a list that it reads, while the object violates the rule as before"
+	addedRefused  = "an ephemeral container cannot be added to a pod that violates the check already"
 )
 
 // optionalPath returns the pod, or its template, in object or oldObject.
@@ -25,46 +28,90 @@ func (p *part) optionalPath(object string) string {
 	return object
 }
 
-// unchanged returns an expression that is true for an update by which nothing changes that a rule reads, which may then violate it as
-// before, and how it differs from what Gatehouse allows. It is "" for a rule of which every violation counts.
-func (p *part) unchanged(program *expression.Program) (text string, differences []string) {
-	reads := program.Reads()
-	if program.Uses().Has(expression.UsesOldObject|expression.UsesUser|expression.UsesAuthorizer) || reads.IsNothing() {
-		return "", nil
+// allowed returns conditions under which violations of a rule pass although no exception says so, mostly updates of what violated it before,
+// and how these differ from what Gatehouse allows.
+func (p *part) allowed(s *source, r *rule) (conditions, differences []string) {
+	if r.standard && p.path == nil {
+		conditions = append(conditions, standardUnchanged())
 	}
-	c := &comparer{pod: p.isPod && p.path == nil}
-	privileged := readsPrivileges(reads) || !p.isPod && slices.ContainsFunc(p.templates, func(path []string) bool { return readsPrivileges(reads, path...) })
-	if privileged {
+	created, _ := matching.Creates(s.spec.MatchConstraints.ResourceRules)
+	switch {
+	case !s.existing:
+	case p.path == nil && !created:
+		if !r.standard && readsObjectOnly(r.program) && !r.program.Reads().Touches("metadata", "finalizers") && !r.program.Reads().Touches("metadata", "ownerReferences") {
+			conditions = append(conditions, harmless())
+		}
+	case r.standard:
+		differences = append(differences, limitsRefused)
+		if p.path == nil {
+			differences = []string{addedRefused}
+		}
+		conditions = append(conditions, p.updates(s, "%[1]s.?spec == %[2]s.?spec", "%[1]s.?metadata.?annotations == %[2]s.?metadata.?annotations"))
+	case readsObjectOnly(r.program):
+		var same []string
+		same, differences = p.unchanged(r.program.Reads(), *s.spec.FailurePolicy == admissionregistrationv1.Ignore)
+		conditions = append(conditions, p.updates(s, same...))
+	}
+	return conditions, differences
+}
+
+// updates returns a condition for updates of objects that the policy selected before. Of the others, %[1]s is the pod or template, and %[2]s the
+// old one.
+func (p *part) updates(s *source, formats ...string) string {
+	all := []string{`request.operation == "UPDATE"`}
+	before := s.before
+	if p.path != nil {
+		before = before[:1] // where a binding selects pods by labels, templates stay with Gatehouse
+	}
+	for _, selector := range before {
+		if selector != nil {
+			all = append(all, selectorConditions(selector, p.optionalPath("oldObject")+".?metadata.?labels.orValue({})")...)
+		}
+	}
+	for _, format := range formats {
+		if !strings.Contains(format, "%[") {
+			all = append(all, format)
+			continue
+		}
+		all = append(all, fmt.Sprintf(format, p.optionalPath("object"), p.optionalPath("oldObject")))
+	}
+	return strings.Join(all, " && ")
+}
+
+// unchanged returns conditions that are true for an update by which nothing changes that a rule reads, which may then violate it as before.
+// Where an evaluation that costs too much would let violations pass, they compare whole lists, which always costs little.
+func (p *part) unchanged(reads *expression.Reads, cheap bool) (same, differences []string) {
+	c := &comparer{pod: p.isPod && p.path == nil, cheap: cheap}
+	ofPods := policy.ReadsPrivileges(reads)
+	whole := ofPods && cheap || !p.isPod && slices.ContainsFunc(p.templates, func(path []string) bool { return policy.ReadsPrivileges(reads, path...) })
+	switch {
+	case whole:
 		differences = append(differences, limitsRefused)
 		c.add(".?spec")
+	case ofPods && p.isPod:
+		c.same = append(c.same, "variables."+powerVariable)
+	case ofPods:
+		c.same = append(c.same, `(request.kind.group != "" || request.kind.kind != "Pod" || variables.`+powerVariable+`)`)
 	}
-	c.read(reads, "", privileged)
+	c.read(reads, "", whole)
 	if c.loses {
 		differences = append(differences, lossRefused)
 	}
-	all := []string{`request.operation == "UPDATE"`}
-	for _, format := range c.same {
-		all = append(all, fmt.Sprintf(format, p.optionalPath("object"), p.optionalPath("oldObject")))
+	if c.wholes {
+		differences = append(differences, listsRefused)
 	}
-	return strings.Join(all, " && "), differences
-}
-
-// readsPrivileges reports whether a rule reads what a pod is allowed on its node, as policy.existing has it.
-func readsPrivileges(reads *expression.Reads, pod ...string) bool {
-	return slices.ContainsFunc([][]string{
-		{"hostIPC"}, {"hostNetwork"}, {"hostPID"}, {"hostUsers"}, {"securityContext"}, {"volumes", expression.EachElement, "hostPath"},
-		{"containers", expression.EachElement, "securityContext"}, {"initContainers", expression.EachElement, "securityContext"},
-		{"ephemeralContainers", expression.EachElement, "securityContext"},
-	}, func(path []string) bool { return reads.Touches(slices.Concat(pod, []string{"spec"}, path)...) })
+	return c.same, differences
 }
 
 // comparer collects conditions that are true if a value is the same before and after an update. They are formats for the object and the old one.
 type comparer struct {
 	same []string
 	// pod is true for the spec of pods, whose lists cannot lose elements.
-	pod   bool
-	loses bool
-	loops int
+	pod bool
+	// cheap is true if lists are compared whole, and wholes then for one of which not all is read.
+	cheap, wholes bool
+	loses         bool
+	loops         int
 }
 
 func (c *comparer) add(path string) { c.same = append(c.same, "%[1]s"+path+" == %[2]s"+path) }
@@ -75,6 +122,9 @@ func (c *comparer) read(r *expression.Reads, path string, wholeSpec bool) {
 	switch {
 	case wholeSpec && path == ".?spec":
 	case s.Whole, s.Each != nil && len(s.Members) > 0:
+		c.add(path)
+	case s.Each != nil && c.cheap:
+		c.wholes = true
 		c.add(path)
 	case s.Each != nil:
 		c.same = append(c.same, c.elements(r, path))
@@ -144,54 +194,4 @@ func (c *comparer) element(r *expression.Reads, of string, top bool) (out []stri
 		out = append(out, c.element(r.Member(name), of+member(name), false)...)
 	}
 	return out
-}
-
-// creation is whether rules match the creation of what they match the update of.
-type creation uint8
-
-const (
-	// neverCreated is that of rules that match no update, too.
-	neverCreated creation = iota
-	partlyCreated
-	alwaysCreated
-)
-
-// creationOf returns whether the rules match the creation of what they match the update of. A policy that does not is about changes.
-func creationOf(rules []admissionregistrationv1.NamedRuleWithOperations) creation {
-	has := func(r *admissionregistrationv1.NamedRuleWithOperations, of admissionregistrationv1.OperationType) bool {
-		return slices.Contains(r.Operations, of) || slices.Contains(r.Operations, admissionregistrationv1.OperationAll)
-	}
-	some, all, updated := false, true, false
-	for i := range rules {
-		some = some || has(&rules[i], admissionregistrationv1.Create)
-		if !has(&rules[i], admissionregistrationv1.Update) {
-			continue
-		}
-		updated = true
-		for _, resource := range rules[i].Resources {
-			whole, _, _ := strings.Cut(resource, "/")
-			all = all && slices.ContainsFunc(rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
-				return has(&r, admissionregistrationv1.Create) && containsAll(r.APIGroups, rules[i].APIGroups) && containsAll(r.APIVersions, rules[i].APIVersions) &&
-					(containsAll(r.Resources, []string{whole}) || slices.Contains(r.Resources, "*/*")) &&
-					(len(r.ResourceNames) == 0 || slices.Equal(r.ResourceNames, rules[i].ResourceNames))
-			})
-		}
-	}
-	switch {
-	case !some, !updated:
-		return neverCreated
-	case !all:
-		return partlyCreated
-	default:
-		return alwaysCreated
-	}
-}
-
-func containsAll(of, all []string) bool {
-	return slices.Contains(of, "*") || !slices.ContainsFunc(all, func(s string) bool { return !slices.Contains(of, s) })
-}
-
-// isEmptySelector reports whether a selector selects everything.
-func isEmptySelector(s *metav1.LabelSelector) bool {
-	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }

@@ -6,13 +6,14 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/pod-security-admission/api"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 )
 
 // standardVariable is the variable with all containers of a pod.
-const standardVariable = "podSecurityContainers"
+const standardVariable = reserved + "containers"
 
 // standardContainers is its expression.
 const standardContainers = `object.?spec.?initContainers.orValue([]) + object.?spec.?containers.orValue([]) + object.?spec.?ephemeralContainers.orValue([])`
@@ -138,38 +139,41 @@ func expand(expression string) string {
 // latestMinor is the version of the checks, 1.minor.
 const latestMinor = 37
 
-// standardRules returns the checks of a level as rules: their expressions are true for a pod that passes.
-func standardRules(level, version string) ([]rule, error) {
+// standardRules returns the checks of a level as rules with their expressions, which are true for a pod that passes.
+func standardRules(level, version string) (chosen []rule, expressions []string, err error) {
 	parsed, levelKnown, versionKnown := podsecurity.Parse(level, version)
 	if !levelKnown || !versionKnown {
-		return nil, fmt.Errorf("%q is not a level of Pod Security in a version", level+":"+version)
+		return nil, nil, fmt.Errorf("%q is not a level of Pod Security in a version", level+":"+version)
 	}
 	minor := latestMinor
 	if text, ok := strings.CutPrefix(version, "v1."); ok {
 		given, err := strconv.Atoi(text)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		minor = min(minor, given)
 	}
 	if !parsed.Enforces() {
-		return nil, nil
+		return nil, nil, nil
 	}
-	var chosen []rule
-	var overridden []string
-	for _, c := range standardChecks() {
+	all := slices.DeleteFunc(standardChecks(), func(c check) bool {
+		return c.versions[0].minor > minor || c.restricted && level != string(api.LevelRestricted)
+	})
+	for _, c := range all {
+		if slices.ContainsFunc(all, func(other check) bool { return other.overrides == c.id }) {
+			continue
+		}
 		i := slices.IndexFunc(c.versions, func(v checkVersion) bool { return v.minor > minor })
 		if i < 0 {
 			i = len(c.versions)
 		}
-		if i == 0 || c.restricted && level != string(api.LevelRestricted) {
-			continue
-		}
 		v := c.versions[i-1]
-		overridden = append(overridden, c.overrides)
-		chosen = append(chosen, rule{name: "podSecurity." + c.id, expression: expand(v.expression), message: fmt.Sprintf("violates PodSecurity %q: %s", parsed, v.message), standard: true})
+		chosen = append(chosen, rule{
+			name: "podSecurity." + c.id, message: fmt.Sprintf("violates PodSecurity %q: %s", parsed, v.message), reason: new(metav1.StatusReasonForbidden), standard: true,
+		})
+		expressions = append(expressions, expand(v.expression))
 	}
-	return slices.DeleteFunc(chosen, func(r rule) bool { return slices.Contains(overridden, strings.TrimPrefix(r.name, "podSecurity.")) }), nil
+	return chosen, expressions, nil
 }
 
 // standardUnchanged is true for the update of a pod that changes nothing that the checks look at, as the API server's own plug-in has it.

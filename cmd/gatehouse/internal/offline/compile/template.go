@@ -12,35 +12,93 @@ import (
 	"github.com/google/cel-go/parser"
 )
 
-// forTemplate rewrites expressions about a pod for objects that hold its template: object.spec becomes object.spec.template.spec. What only a
+// anyTemplate stands for the path of the template in what is rewritten for all paths.
+const anyTemplate = "object.any_template_"
+
+// forTemplates rewrites expressions about a pod for objects that hold its template: object.spec becomes object.spec.template.spec. What only a
 // pod has that exists, such as its name, has no translation. The pod is being created, whatever happens to the workload.
-type forTemplate struct {
-	path   []string
+type forTemplates struct {
 	parser *parser.Parser
 	new    ast.ExprFactory
-	// untranslated are the variables that have no translation, with the reasons.
+	// untranslated are the variables of the policy that have no translation, with the reasons.
 	untranslated map[string]string
 	// problem is why the expression has no translation, "" for none.
 	problem string
 }
 
-// newForTemplate returns the rewriting for templates at a path.
-func newForTemplate(path []string) (*forTemplate, error) {
+// newForTemplates returns the rewriting.
+func newForTemplates() (*forTemplates, error) {
 	// Without macros, a loop is a call, which is printed as it was written.
 	p, err := parser.NewParser(parser.Macros(), parser.EnableOptionalSyntax(true), parser.EnableIdentEscapeSyntax(true))
 	if err != nil {
 		return nil, fmt.Errorf("parse expressions: %w", err)
 	}
-	return &forTemplate{path: path, parser: p, new: ast.NewExprFactory(), untranslated: map[string]string{}}, nil
+	return &forTemplates{parser: p, new: ast.NewExprFactory(), untranslated: map[string]string{}}, nil
 }
 
-// rewrite returns the expression for templates, or why there is none.
-func (t *forTemplate) rewrite(text string) (out, problem string) {
+// translate returns the expressions of a policy for templates at any path.
+func (t *forTemplates) translate(of *texts) (out texts) {
+	clear(t.untranslated)
+	for _, condition := range of.conditions {
+		var problem string
+		if condition.Expression, problem = t.rewrite(condition.Expression); problem != "" {
+			out.problem = "match condition " + condition.Name + ": " + problem
+		}
+		out.conditions = append(out.conditions, condition)
+	}
+	for _, v := range of.variables {
+		var problem string
+		if v.Expression, problem = t.rewrite(v.Expression); problem != "" {
+			t.untranslated[v.Name] = problem
+			continue
+		}
+		out.variables = append(out.variables, v)
+	}
+	all := func(texts []text) (out []text) {
+		for _, one := range texts {
+			if one.problem == "" {
+				one.expression, one.problem = t.rewrite(one.expression)
+			}
+			if one.message != "" {
+				one.message, one.messageProblem = t.rewrite(one.message)
+			}
+			out = append(out, one)
+		}
+		return out
+	}
+	out.rules, out.annotations = all(of.rules), all(of.annotations)
+	return out
+}
+
+// at returns the expressions for templates at a path.
+func (t *texts) at(path []string) *texts {
+	put := func(text string) string {
+		return strings.ReplaceAll(text, anyTemplate, "object."+strings.Join(path, "."))
+	}
+	out := texts{problem: t.problem, conditions: slices.Clone(t.conditions), variables: slices.Clone(t.variables), rules: slices.Clone(t.rules), annotations: slices.Clone(t.annotations)}
+	for i := range out.conditions {
+		out.conditions[i].Expression = put(out.conditions[i].Expression)
+	}
+	for i := range out.variables {
+		out.variables[i].Expression = put(out.variables[i].Expression)
+	}
+	for _, all := range [][]text{out.rules, out.annotations} {
+		for i := range all {
+			all[i].expression, all[i].message = put(all[i].expression), put(all[i].message)
+		}
+	}
+	return &out
+}
+
+// rewrite returns the expression for templates at any path, or why there is none.
+func (t *forTemplates) rewrite(text string) (out, problem string) {
 	parsed, errs := t.parser.Parse(common.NewTextSource(text))
 	if len(errs.GetErrors()) > 0 {
 		return "", "it cannot be parsed"
 	}
-	t.problem = ""
+	if t.problem = ""; strings.Contains(text, anyTemplate) {
+		t.refuse("it has the words %s", anyTemplate)
+	}
 	t.expr(parsed.Expr())
 	if t.problem != "" {
 		return "", t.problem
@@ -52,7 +110,7 @@ func (t *forTemplate) rewrite(text string) (out, problem string) {
 	return out, ""
 }
 
-func (t *forTemplate) refuse(format string, args ...any) {
+func (t *forTemplates) refuse(format string, args ...any) {
 	if t.problem == "" {
 		t.problem = fmt.Sprintf(format, args...)
 	}
@@ -86,10 +144,10 @@ func isIdent(e ast.Expr, name string) bool {
 	return e != nil && e.Kind() == ast.IdentKind && strings.TrimPrefix(e.AsIdent(), ".") == name
 }
 
-func (t *forTemplate) literal(text string) ast.Expr { return t.new.NewLiteral(0, types.String(text)) }
+func (t *forTemplates) literal(text string) ast.Expr { return t.new.NewLiteral(0, types.String(text)) }
 
 // become replaces an expression. If it was optional, what replaces it is there.
-func (t *forTemplate) become(e, by ast.Expr) {
+func (t *forTemplates) become(e, by ast.Expr) {
 	if isOptional(e) {
 		by = t.new.NewMemberCall(0, "of", t.new.NewIdent(0, "optional"), by)
 	}
@@ -97,27 +155,23 @@ func (t *forTemplate) become(e, by ast.Expr) {
 }
 
 // template returns the template.
-func (t *forTemplate) template() ast.Expr {
-	e := t.new.NewIdent(0, "object")
-	for _, name := range t.path {
-		e = t.new.NewSelect(0, e, name)
-	}
-	return e
+func (t *forTemplates) template() ast.Expr {
+	return t.new.NewSelect(0, t.new.NewIdent(0, "object"), strings.TrimPrefix(anyTemplate, "object."))
 }
 
 // metadata returns the metadata of the template, which may have none.
-func (t *forTemplate) metadata() ast.Expr {
+func (t *forTemplates) metadata() ast.Expr {
 	found := t.new.NewCall(0, operators.OptSelect, t.template(), t.literal("metadata"))
 	return t.new.NewMemberCall(0, "orValue", found, t.new.NewMap(0, nil))
 }
 
-// names are those that no loop may give another meaning.
+// isSpecial reports whether no loop may give a name another meaning.
 func isSpecial(name string) bool {
 	return slices.Contains([]string{"object", "oldObject", "request", "variables", "authorizer", "optional", "dyn"}, name)
 }
 
 // expr rewrites an expression in place.
-func (t *forTemplate) expr(e ast.Expr) {
+func (t *forTemplates) expr(e ast.Expr) {
 	of, name := access(e)
 	inner, outer := ast.Expr(nil), ""
 	if of != nil {
@@ -148,7 +202,7 @@ func (t *forTemplate) expr(e ast.Expr) {
 	switch e.Kind() {
 	case ast.IdentKind:
 		switch name := strings.TrimPrefix(e.AsIdent(), "."); name {
-		case "object", "request":
+		case "object", "request", "variables":
 			t.refuse("it reads all of %s", name)
 		case "oldObject":
 			e.SetKindCase(t.new.NewCall(0, "dyn", t.new.NewLiteral(0, types.NullValue)))
@@ -161,8 +215,8 @@ func (t *forTemplate) expr(e ast.Expr) {
 			t.expr(c.Target())
 		}
 		for i, arg := range c.Args() {
-			if c.IsMemberFunction() && i < 2 && isLoop(c.FunctionName()) && arg.Kind() == ast.IdentKind && isSpecial(arg.AsIdent()) {
-				t.refuse("a loop names its elements %s", arg.AsIdent())
+			if c.IsMemberFunction() && i < 2 && arg.Kind() == ast.IdentKind && isSpecial(arg.AsIdent()) {
+				t.refuse("a loop may name its elements %s", arg.AsIdent())
 			}
 			t.expr(arg)
 		}
@@ -183,14 +237,8 @@ func (t *forTemplate) expr(e ast.Expr) {
 	}
 }
 
-func isLoop(function string) bool {
-	return slices.Contains([]string{
-		"all", "exists", "exists_one", "existsOne", "filter", "map", "optFlatMap", "optMap", "transformList", "transformMap", "transformMapEntry",
-	}, function)
-}
-
 // field rewrites a member of the pod.
-func (t *forTemplate) field(e ast.Expr, name string) {
+func (t *forTemplates) field(e ast.Expr, name string) {
 	switch name {
 	case "spec":
 		if isOptional(e) {
@@ -210,7 +258,7 @@ func (t *forTemplate) field(e ast.Expr, name string) {
 }
 
 // metadataField rewrites a member of the pod's metadata.
-func (t *forTemplate) metadataField(e, metadata ast.Expr, name string) {
+func (t *forTemplates) metadataField(e, metadata ast.Expr, name string) {
 	switch name {
 	case "labels", "annotations", "finalizers":
 		t.become(metadata, t.metadata())
@@ -225,7 +273,7 @@ func (t *forTemplate) metadataField(e, metadata ast.Expr, name string) {
 }
 
 // requestField rewrites a member of the request by which the pod is created.
-func (t *forTemplate) requestField(e ast.Expr, name string) {
+func (t *forTemplates) requestField(e ast.Expr, name string) {
 	switch name {
 	case "namespace", "userInfo", "dryRun":
 	case "operation":
@@ -238,7 +286,7 @@ func (t *forTemplate) requestField(e ast.Expr, name string) {
 }
 
 // requestKind rewrites a member of the kind or resource of the request, or of its user.
-func (t *forTemplate) requestKind(e ast.Expr, outer, name string) {
+func (t *forTemplates) requestKind(e ast.Expr, outer, name string) {
 	value := map[string]string{"group": "", "version": "v1"}
 	switch outer {
 	case "userInfo":

@@ -1,65 +1,215 @@
 package compile
 
 import (
-	"errors"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
+	"strings"
+	"time"
 
+	"github.com/google/cel-go/cel"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )
 
-// The limits of the API server.
+// What a document can have. The API server has no limit for one expression but that of the parser of CEL; the limit is far below that, so
+// that what is put together of expressions that compile does so too.
 const (
 	maxExpression      = 10_000 // characters
+	maxNesting         = 200    // brackets and conditionals in each other
 	maxMatchConditions = 64
-	maxDocument        = 1 << 20 // bytes
+	maxDocument        = 1<<20 - 1<<16 // bytes, without what the API server adds
 )
 
-// verify leaves out what the API server would refuse. Of policies with the same spec, one is compiled.
-func (c *compilation) verify() error {
-	spec, same := c.out.Spec(c.options.Kubernetes), map[string]string{}
-	all, hashes := spec.Policies, map[string]string{}
-	spec.Policies = nil
-	for i := range all {
-		hashes[all[i].Name] = all[i].Annotations[HashAnnotation]
-		if hash := all[i].Annotations[HashAnnotation]; same[hash] == "" {
-			same[hash] = all[i].Name
-			spec.Policies = append(spec.Policies, all[i])
-		}
-	}
-	for i := range spec.Bindings {
-		b := &spec.Bindings[i]
-		b.Spec.PolicyName = same[hashes[b.Spec.PolicyName]]
-	}
-	_, err := policy.Compile(spec)
-	found, is := errors.AsType[diagnostic.List](err)
-	if err != nil && !is {
-		return err
-	}
-	wrong := map[string]string{}
+// firstError returns the message of the first error, "" for none.
+func firstError(found diagnostic.List) string {
 	for _, d := range found {
-		if d.Severity == diagnostic.Error && wrong[d.Source] == "" {
-			wrong[d.Source] = d.Field + ": " + d.Message
+		if d.Severity == diagnostic.Error {
+			return strings.TrimPrefix(d.Field+": ", ": ") + d.Message
 		}
 	}
-	for i := range all {
-		problem := wrong[same[all[i].Annotations[HashAnnotation]]]
-		if problem == "" {
-			continue
+	return ""
+}
+
+// check compiles the expressions of a policy for the version, and notes what is wrong with them. It reports whether the match conditions
+// depend on the object alone. Of expressions that are the policy's own, it keeps the programs of the rules.
+//
+// What documents put together of these expressions, in parentheses and joined by ||, is accepted like its parts: they are compiled once.
+func (c *compilation) check(s *source, t *texts, own bool) (alone bool) {
+	if t.problem != "" {
+		return false
+	}
+	var found diagnostic.List
+	what := "it does not compile in Kubernetes " + c.options.Kubernetes + ": "
+	if !own {
+		what = "it does not compile for them: "
+	}
+	wrong := func() (problem string) {
+		if problem = firstError(found); problem != "" {
+			problem = what + problem
 		}
-		wrong[all[i].Name] = problem
-		for _, item := range c.items[all[i].Name] {
-			item.stay("the compiled policy would be refused: " + problem)
+		found = found[:0]
+		return problem
+	}
+	scope := expression.NewScope(validation.Reporter{List: &found}, c.compiler, s.spec.ParamKind != nil, t.variables, nil)
+	alone = true
+	for _, condition := range scope.CompileConditions(field.NewPath("matchConditions"), t.conditions) {
+		alone = alone && !condition.Uses().Has(expression.UsesOldObject|expression.UsesUser|expression.UsesAuthorizer)
+	}
+	scope.DeclareVariables(field.NewPath("variables"), t.variables)
+	if t.problem = wrong(); t.problem != "" {
+		return false
+	}
+	scope.Reads = own
+	for i := range t.rules {
+		if r := &t.rules[i]; !s.rules[i].standard && r.problem == "" {
+			program := scope.Compile(nil, r.expression, cel.BoolType)
+			if r.problem = wrong(); own {
+				s.rules[i].program = program
+			}
+			if scope.CompileMessage(nil, r.message); len(found) > 0 {
+				r.message, r.messageProblem = "", wrong()
+			}
 		}
 	}
-	c.out.Documents = slices.DeleteFunc(c.out.Documents, func(d Document) bool {
-		if d.Policy != nil {
-			return wrong[d.Policy.Name] != ""
+	scope.Reads = false
+	for i := range t.annotations {
+		if a := &t.annotations[i]; a.problem == "" {
+			scope.Compile(nil, a.expression, cel.StringType, cel.NullType)
+			a.problem = wrong()
 		}
-		if d.Binding == nil {
-			return false
+	}
+	return alone
+}
+
+// accepts returns why the API server refuses a condition that is made here, "" if it does not.
+func (c *compilation) accepts(text string) (problem string) {
+	if problem, known := c.checked[text]; known {
+		return problem
+	}
+	var found diagnostic.List
+	variables := []admissionregistrationv1.Variable{{Name: powerVariable, Expression: "true"}}
+	scope := expression.NewScope(validation.Reporter{List: &found}, c.compiler, false, variables, nil)
+	scope.DeclareVariables(nil, variables)
+	scope.Compile(nil, text, cel.BoolType)
+	if problem = firstError(found); len(text) > maxExpression {
+		problem = "it is too long for the API server"
+	}
+	c.checked[text] = problem
+	return problem
+}
+
+// nesting returns how deep brackets and conditionals are in each other, at most.
+func nesting(text string) (most int) {
+	depth := strings.Count(text, "? ")
+	for i := range len(text) {
+		switch text[i] {
+		case '(', '[', '{':
+			depth++
+			most = max(most, depth)
+		case ')', ']', '}':
+			depth--
 		}
-		return wrong[d.Binding.Spec.PolicyName] != "" || wrong[d.Binding.Name] != ""
+	}
+	return most
+}
+
+// emit adds a policy, or returns why the API server would refuse it.
+func (c *compilation) emit(s *source, p *part, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, expires time.Time, rules []string) string {
+	var found diagnostic.List
+	reporter := validation.Reporter{List: &found}
+	validation.CheckName(reporter, name)
+	validation.CheckPolicySpec(reporter, name, validation.DefaultPolicySpec(spec), false)
+	var texts []string
+	for i := range spec.Validations {
+		if v := &spec.Validations[i]; nesting(v.Expression) > maxNesting || nesting(v.MessageExpression) > maxNesting {
+			return "expressions are nested too deeply"
+		} else if texts = append(texts, v.Expression); v.MessageExpression != "" {
+			texts = append(texts, v.MessageExpression)
+		}
+	}
+	expression.NewScope(reporter, c.compiler, false, nil, nil).FitWith(field.NewPath("spec"), spec.MatchConditions, spec.Variables, texts)
+	if problem := firstError(found); problem != "" {
+		return "the compiled policy would be refused: " + problem
+	}
+	from := s.Kind + "/" + s.Name
+	text, err := json.Marshal(spec)
+	switch other := c.names[policyKind+"/"+name]; {
+	case err != nil:
+		return err.Error()
+	case other != "":
+		return other + " becomes a policy of the same name, " + name
+	case len(text) > maxDocument:
+		return "the policy is too large for the API server"
+	}
+	c.names[policyKind+"/"+name] = from
+	digest := sha256.Sum256(text)
+	annotations := map[string]string{FromAnnotation: from, HashAnnotation: hex.EncodeToString(digest[:])}
+	if !expires.IsZero() {
+		annotations[ExpiresAnnotation] = expires.UTC().Format(time.RFC3339)
+		if c.out.Expires.IsZero() || expires.Before(c.out.Expires) {
+			c.out.Expires = expires
+		}
+	}
+	if value, given := s.Annotations[v1alpha1.ContactAnnotation]; given {
+		annotations[v1alpha1.ContactAnnotation] = value
+	}
+	c.out.Documents = append(c.out.Documents, Document{From: from, Template: strings.Join(p.path, "."), Rules: rules, Policy: &admissionregistrationv1.ValidatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: policyKind},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{ManagedByLabel: ManagedBy}},
+		Spec:       *spec,
+	}})
+	return ""
+}
+
+// bind adds a binding, or returns why the API server would refuse it. If another one has the name, it gets a longer one.
+func (c *compilation) bind(s *source, p *part, source, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) string {
+	var found diagnostic.List
+	reporter, from := validation.Reporter{List: &found}, s.Kind+"/"+s.Name
+	if c.names[bindingKind+"/"+name] != "" {
+		digest := sha256.Sum256([]byte(from + "/" + source))
+		name = hex.EncodeToString(digest[:4]) + "." + name
+	}
+	validation.CheckName(reporter, name)
+	validation.CheckBindingSpec(reporter, policyKind, spec)
+	if problem := firstError(found); problem != "" {
+		return "it would be refused: " + problem
+	}
+	c.names[bindingKind+"/"+name] = from
+	c.out.Documents = append(c.out.Documents, Document{From: from, Source: source, Template: strings.Join(p.path, "."), Binding: &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: bindingKind},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{FromAnnotation: from}, Labels: map[string]string{ManagedByLabel: ManagedBy}},
+		Spec:       *spec,
+	}})
+	return ""
+}
+
+// mayMatch reports whether a rule may be about a resource of the core group, or a subresource of it.
+func mayMatch(rules []admissionregistrationv1.NamedRuleWithOperations, resource string) bool {
+	return slices.ContainsFunc(rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+		return slices.ContainsFunc(r.APIGroups, func(group string) bool { return group == "" || group == "*" }) && slices.ContainsFunc(r.Resources, func(name string) bool {
+			whole, _, _ := strings.Cut(name, "/")
+			return whole == resource || whole == "*"
+		})
 	})
-	return nil
+}
+
+// matchesOnly reports whether all rules are about a resource of the core group.
+func matchesOnly(match *admissionregistrationv1.MatchResources, resource string) bool {
+	return !slices.ContainsFunc(match.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+		return slices.ContainsFunc(r.APIGroups, func(group string) bool { return group != "" }) ||
+			slices.ContainsFunc(r.Resources, func(name string) bool { whole, _, _ := strings.Cut(name, "/"); return whole != resource })
+	})
+}
+
+// isEmptySelector reports whether a selector selects everything.
+func isEmptySelector(s *metav1.LabelSelector) bool {
+	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
