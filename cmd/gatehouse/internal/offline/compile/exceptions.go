@@ -251,7 +251,7 @@ func (c *compilation) guards(s *source, p *part, spec *admissionregistrationv1.V
 		if problem == "" && len(named) == 0 && g.certain && !g.readsNamespace && len(s.annotations) == 0 && len(spec.MatchConditions) < maxMatchConditions {
 			const most = 40
 			digest := sha256.Sum256([]byte(x.title))
-			name = "exception-" + strings.Trim(name[:min(len(name), most)], "_") + "-" + hex.EncodeToString(digest[:4])
+			name = "exception-" + strings.Trim(strings.ReplaceAll(name[:min(len(name), most)], "_", "-"), "-") + "-" + hex.EncodeToString(digest[:4])
 			spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: name, Expression: "!(" + g.text + ")"})
 			continue
 		}
