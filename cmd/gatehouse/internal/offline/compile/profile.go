@@ -131,7 +131,7 @@ func (c *compilation) emitMutating(
 	case other != "":
 		item.stay(other + " becomes a policy of the same name, " + name)
 		return
-	case len(text) > maxDocument-(1<<16):
+	case len(text) > maxDocument:
 		item.stay("the policy is too large for the API server")
 		return
 	}
@@ -203,7 +203,7 @@ type translation struct {
 	own            []string
 
 	env       *cel.Env
-	rewriting *forTemplate
+	rewriting *forTemplates
 	// variables are those so far. refusals and conflicts are CEL lists of what is wrong with the pod, and skips conditions for leaving the
 	// profile out.
 	variables                  []admissionregistrationv1.Variable

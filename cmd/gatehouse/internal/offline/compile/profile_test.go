@@ -492,7 +492,9 @@ func TestRandomProfiles(t *testing.T) {
 				native = false
 				stays[strings.Join(item.Reasons, "; ")]++
 			}
-			if slices.ContainsFunc(item.Reasons, func(reason string) bool { return strings.HasPrefix(reason, "distinctUsers") || strings.HasPrefix(reason, "expressions about the pod may see") }) {
+			if slices.ContainsFunc(item.Reasons, func(reason string) bool {
+				return strings.HasPrefix(reason, "distinctUsers") || strings.HasPrefix(reason, "expressions about the pod may see")
+			}) {
 				native = false
 			}
 		}

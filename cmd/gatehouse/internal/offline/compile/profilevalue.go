@@ -28,7 +28,7 @@ import (
 
 // prepare makes what expressions are translated with.
 func (t *translation) prepare(c *compilation) (err error) {
-	if t.rewriting, err = newForTemplate(nil); err != nil {
+	if t.rewriting, err = newForTemplates(); err != nil {
 		return err
 	}
 	t.env, err = environment.MustBaseEnvSet(version.MustParseMajorMinor(c.options.Kubernetes)).StoredExpressionsEnv().Extend(
