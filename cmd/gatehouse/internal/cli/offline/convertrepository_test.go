@@ -97,10 +97,10 @@ func TestConvertRepository(t *testing.T) {
 		},
 		"tests of policies of one name": {
 			files: map[string]string{
-				"dev/policy.yaml": enforcing("p", "a", ""), "prod/policy.yaml": enforcing("p", "b", ""), "prod/.kyverno-test/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, labels: {a: b}}\n",
-				"prod/.kyverno-test/kyverno-test.yaml": strings.Replace(suite("t", fails), "policy.yaml", "../policy.yaml", 1), "prod/.kyverno-test/policy.yaml": "not: [read", ".git/x.yaml": "not: [read",
+				"dev/policy.yaml": enforcing("p", "a", ""), "prod/policy.yaml": enforcing("p", "b", ""), "prod/.test/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, labels: {a: b}}\n",
+				"prod/.test/kyverno-test.yaml": strings.Replace(suite("t", fails), "policy.yaml", "../policy.yaml", 1), "prod/.test/policy.yaml": "not: [read", ".git/x.yaml": "not: [read",
 			},
-			want: []string{"prod/.kyverno-test/kyverno-test.yaml:1: converted: Test/t"}, written: []string{"- AdmissionPolicy/p-prod\n"}, documents: 3, passed: 1,
+			want: []string{"prod/.test/kyverno-test.yaml:1: converted: Test/t"}, written: []string{"- AdmissionPolicy/p-prod\n"}, documents: 3, passed: 1,
 		},
 		"lost tests": {
 			files: map[string]string{

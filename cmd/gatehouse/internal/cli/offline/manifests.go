@@ -332,14 +332,13 @@ func (f *manifestFlags) filesOf(name string) ([]string, error) {
 	failed := func(path string, err error) {
 		errs = append(errs, fmt.Errorf("%s: cannot be read: %w", cli.OneLine(path), cli.Cause(err)))
 	}
-	const tests = ".kyverno-test"
 	_ = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error { // errs has the errors
-		inTests := filepath.Base(filepath.Dir(path)) == tests && path != name
+		inTests := path != name && strings.HasPrefix(filepath.Base(filepath.Dir(path)), ".") && filepath.Dir(path) != name
 		switch {
 		case err != nil:
 			failed(path, err)
 			return nil
-		case path != name && strings.HasPrefix(entry.Name(), ".") && entry.IsDir() && (f.keep == nil || entry.Name() != tests),
+		case path != name && strings.HasPrefix(entry.Name(), ".") && entry.IsDir() && (f.keep == nil || entry.Name() == ".git"),
 			inTests && entry.IsDir():
 			return filepath.SkipDir
 		case inTests && !strings.HasPrefix(entry.Name(), "kyverno-test."):

@@ -70,8 +70,8 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 		return nil, made, nil, err
 	}
 	switch on, change := extra.Evaluation.Admission.Enabled, extra.Evaluation.MutateExisting.Enabled; {
-	case extra.Evaluation.Mode == "JSON":
-		return nil, made, nil, unsupported("spec.evaluation.mode", "check JSON with another program", "the evaluation of JSON that is no object of Kubernetes")
+	case extra.Evaluation.Mode != "" && extra.Evaluation.Mode != "Kubernetes", spec.MatchConstraints == nil && mutating.MatchConstraints == nil:
+		return nil, made, nil, unsupported("spec", "check JSON with another program", "a policy that is about no objects of Kubernetes")
 	case on != nil && !*on:
 		return nil, made, nil, unsupported("spec.evaluation.admission", "audit what exists with gatehouse audit", "a policy that is not about requests")
 	case change != nil && *change:
@@ -92,7 +92,11 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 		objects, err = mutatingFromCEL(&extra, &mutating, meta, made.params, &notes)
 		return objects, made, notes, err
 	}
+	matches := moveConditions(&spec.MatchConditions)
 	for i := range spec.Validations {
+		if v := &spec.Validations[i]; matches != "" {
+			v.Expression = fmt.Sprintf("!(%s) || (%s)", matches, v.Expression)
+		}
 		spec.Validations[i].Message = plainMessage(spec.Validations[i].Message)
 		made.rules = append(made.rules, v1alpha1.IndexedRule(i))
 	}
@@ -142,6 +146,15 @@ func mutatingFromCEL(
 				"a list of elements that there are, and of new ones")
 		}
 	}
+	if matches := moveConditions(&spec.MatchConditions); matches != "" {
+		for _, m := range spec.Mutations {
+			if m.JSONPatch != nil {
+				m.JSONPatch.Expression = fmt.Sprintf("%s ? (%s) : []", matches, m.JSONPatch.Expression)
+			} else if m.ApplyConfiguration != nil {
+				m.ApplyConfiguration.Expression = fmt.Sprintf("%s ? (%s) : Object{}", matches, m.ApplyConfiguration.Expression)
+			}
+		}
+	}
 	if spec.ReinvocationPolicy == "" {
 		spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
 	}
@@ -151,6 +164,19 @@ func mutatingFromCEL(
 	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}
 	spec.ParamKind, binding.ParamRef = paramsOf(params)
 	return []*object{upstream("MutatingAdmissionPolicy", meta, spec), upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: meta.Name}, binding)}, nil
+}
+
+// moveConditions takes the conditions away that name what those of Kubernetes cannot, and returns an expression that holds if they do, or "".
+func moveConditions(conditions *[]admissionregistrationv1.MatchCondition) string {
+	var moved []string
+	*conditions = slices.DeleteFunc(*conditions, func(c admissionregistrationv1.MatchCondition) bool {
+		late := lateNames.MatchString(c.Expression)
+		if late {
+			moved = append(moved, "("+strings.TrimSpace(c.Expression)+")")
+		}
+		return late
+	})
+	return strings.Join(moved, " && ")
 }
 
 // hasAutogen reports whether Kyverno applies a policy about pods to pod templates.
@@ -167,6 +193,7 @@ var (
 	// notOptional matches orValue() of a field that is chosen without a question mark.
 	notOptional = regexp.MustCompile(`(?:^|[^\w.?)\]"'])(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*\.(?:orValue|hasValue)\(`)
 	ofVariable  = regexp.MustCompile(`^\W?variables\.\w+\.\w+\($`)
+	lateNames   = regexp.MustCompile(`\b(?:variables|namespaceObject)\b`)
 	emptyValue  = regexp.MustCompile(`value:\s*\{\s*\}`)
 	mixedList   = regexp.MustCompile(`\+\s*\[\s*Object\.`)
 	// getConfigMap and getNamespace match look-ups for which policies of Kubernetes have params and namespaceObject.

@@ -352,6 +352,8 @@ func TestNotConvertedCEL(t *testing.T) {
 		{"ValidatingPolicy", "  validations: [{expression: \"yaml.parse(object.metadata.name) == null\"}]", "yaml.parse(), which Kyverno adds to CEL"},
 		{"ValidatingPolicy", "  validations: [{expression: \"object.spec.containers.all(c, c.image in exceptions.allowedImages)\"}]", "exceptions.allowedImages, which Kyverno adds to CEL"},
 		{"ValidatingPolicy", "  validations: [{expression: \"a + b == c\"}]", "a policy that is not valid in Kubernetes: spec.validations[0].expression: 1:1 in \"a + b == c\": \"a\" is not declared"},
+		{"ValidatingPolicy", "  evaluation: {mode: Envoy}\n  validations: [{expression: \"true\"}]", "a policy that is about no objects of Kubernetes"},
+		{"MutatingPolicy", "  variables: [{name: v, expression: \"object.metadata.name\"}]\n  matchConditions: [{name: a, expression: \"variables.v == 'b'\"}]\n  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: \"remove\", path: \"/metadata/labels\"}]'}}, {patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{}'}}]", ""},
 		{"MutatingPolicy", "  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: \"add\", path: \"/metadata/labels\", value: {}}]'}}, {patchType: JSONPatch, jsonPatch: {expression: '[]'}}]", "an empty object that is added for a later mutation"},
 		{"MutatingPolicy", "  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{spec: Object.spec{volumes: object.spec.volumes + [Object.spec.volumes{name: \"a\"}]}}'}}]", "a list of elements that there are, and of new ones"},
 	} {
@@ -443,6 +445,10 @@ func TestCELPolicies(t *testing.T) {
 		{"the name of a condition", pods + "  matchConditions: [{name: \"Has a name?\", expression: \"true\"}]\n  validations: [{expression: \"true\"}]", "name: has-a-name", ""},
 		{"a ConfigMap", pods + "  variables: [{name: c, expression: 'resource.Get(\"v1\", \"configmaps\", \"default\", \"settings\")'}]\n  validations: [{expression: \"variables.c.data.a == 'b'\"}]", "parameterNotFoundAction: Deny", ""},
 		{"a Namespace", pods + "  validations: [{expression: \"resource.Get('v1', 'namespaces', '', object.metadata.namespace).metadata.name == 'b'\"}]", "namespaceObject.metadata.name == 'b'", ""},
+		{
+			"a condition with a variable", pods + "  variables: [{name: ns, expression: 'resource.Get(\"v1\", \"namespaces\", \"\", object.metadata.namespace)'}]\n  matchConditions: [{name: a, expression: \"variables.ns.metadata.name != 'b'\"}, {name: c, expression: \"true\"}]\n  validations: [{expression: \"false\"}]",
+			"- expression: '!((variables.ns.metadata.name != ''b'')) || (false)'", "",
+		},
 		{
 			"some workloads", "  autogen: {podControllers: {controllers: [deployments, jobs]}}\n" + pods + "  validations: [{expression: \"true\"}]", "kind: AdmissionPolicy",
 			"the pod templates of all workloads are checked, and not those of deployments, jobs alone",
