@@ -384,7 +384,7 @@ func (c *converter) kyverno(o *manifest.Object) {
 	pc.autogen = pc.hasAutogen()
 	made, results, several := make([][]*part, len(p.Spec.Rules)), make([]Result, len(p.Spec.Rules)), -1
 	for i := range p.Spec.Rules {
-		rc := &ruleConverter{policyConverter: pc, rule: &p.Spec.Rules[i], index: i}
+		rc := &ruleConverter{policyConverter: pc, part: &part{rule: p.Spec.Rules[i].Name, index: i}, rule: &p.Spec.Rules[i]}
 		at := []string{"spec", "rules", fmt.Sprint(i)}
 		results[i] = Result{Policy: title(o), Rule: rc.rule.Name, File: o.File, Line: o.Line(at...)}
 		if made[i], err = rc.convert(); err == nil {

@@ -140,11 +140,16 @@ type deny struct {
 	Conditions any `json:"conditions,omitempty"`
 }
 
-type forEachValidate struct {
+// loop is what loops of both kinds have.
+type loop struct {
 	List          string         `json:"list,omitempty"`
-	ElementScope  *bool          `json:"elementScope,omitempty"`
 	Context       []contextEntry `json:"context,omitempty"`
 	Preconditions any            `json:"preconditions,omitempty"`
+}
+
+type forEachValidate struct {
+	ElementScope *bool `json:"elementScope,omitempty"`
+	loop
 	checks
 }
 
@@ -186,9 +191,7 @@ type changes struct {
 }
 
 type forEachMutate struct {
-	List          string         `json:"list,omitempty"`
-	Order         string         `json:"order,omitempty"`
-	Context       []contextEntry `json:"context,omitempty"`
-	Preconditions any            `json:"preconditions,omitempty"`
+	Order string `json:"order,omitempty"`
+	loop
 	changes
 }

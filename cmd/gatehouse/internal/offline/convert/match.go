@@ -56,9 +56,7 @@ func splitKind(name string) (group, version, kind, subresource string) {
 	group, version = "*", "*"
 	n, hasVersion := len(parts), versionForm.MatchString(parts[0])
 	switch isSubresource := n == 2 && parts[0] == "*" && strings.ToLower(parts[1]) == parts[1]; {
-	case n > 4:
-		return "", "", "", ""
-	case n == 4, n == 3 && !hasVersion:
+	case n > 3, n == 3 && !hasVersion:
 		group, version, parts = parts[0], parts[1], parts[2:]
 	case n > 1 && hasVersion && !isSubresource:
 		version, parts = parts[0], parts[1:]
@@ -126,18 +124,8 @@ func (c *converter) targetsOf(name string) ([]target, error) {
 		suffix = "/" + sub
 	}
 	connect := slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, sub)
-	if kind == "" {
-		return nil, fmt.Errorf("the kind %q", name)
-	}
 	if kind == "*" {
 		return []target{{group: group, version: version, resource: "*" + suffix, kind: "*", connect: connect}}, nil
-	}
-	connections := map[string]string{ // what they send, with their resources
-		"PodExecOptions": "pods/exec", "PodAttachOptions": "pods/attach", "PodPortForwardOptions": "pods/portforward", "PodProxyOptions": "pods/proxy",
-		"NodeProxyOptions": "nodes/proxy", "ServiceProxyOptions": "services/proxy",
-	}
-	if resource := connections[kind]; resource != "" {
-		return []target{{group: "", version: "v1", resource: resource, kind: kind, connect: true}}, nil
 	}
 	var found []target
 	for _, gvk := range c.kinds {
@@ -228,8 +216,12 @@ func (b *block) guards(kinds, operations bool) (all []guard) {
 	if operations && len(b.operations) > 0 {
 		all = append(all, guard{"operation", celexpr.In(celexpr.Raw("request.operation"), texts(b.operations)...)})
 	}
-	if kinds && len(b.targets) > 0 {
-		all = append(all, guard{"kind", kindCondition(b.targets)})
+	var names []string
+	for _, t := range b.targets {
+		names = union(names, t.kind)
+	}
+	if kinds && len(names) > 0 && !slices.Contains(names, "*") {
+		all = append(all, guard{"kind", celexpr.In(celexpr.Raw("request.kind.kind"), texts(names)...)})
 	}
 	return append(all, b.conditions...)
 }
@@ -278,11 +270,8 @@ func (c *converter) readFilter(f *filter, field string, object celexpr.Expr, ofR
 		about = b.targets
 	}
 	names := r.Names
-	if r.Name != "" {
-		names = append([]string{r.Name}, names...)
-		if len(r.Names) > 0 {
-			return nil, unsupported(at+".names", "write one of them", "both name and names")
-		}
+	if r.Name != "" { // there are not both
+		names = []string{r.Name}
 	}
 	if len(names) > 0 {
 		name := celexpr.Call(celexpr.Call(metadata(object, "name"), "or", metadata(object, "generateName")), "orValue", celexpr.Str(""))
@@ -311,11 +300,23 @@ func (c *converter) readFilter(f *filter, field string, object celexpr.Expr, ofR
 		b.conditions = append(b.conditions, guard{"labels", selectorCondition(r.Selector, metadata(object, "labels"))})
 	}
 	if len(f.Subjects) > 0 {
-		user, err := subjectsCondition(f.Subjects)
-		if err != nil {
-			return nil, unsupported(field+".subjects", "name a user, a group or a service account", "%s", err)
+		user, groups := celexpr.Raw("request.userInfo.username"), celexpr.Raw("request.userInfo.groups")
+		var all []celexpr.Expr
+		for _, s := range f.Subjects {
+			switch {
+			case s.Kind == rbacv1.UserKind:
+				all = append(all, pattern.Wildcard(user, s.Name))
+			case s.Kind == rbacv1.ServiceAccountKind:
+				all = append(all, pattern.Wildcard(user, "system:serviceaccount:"+s.Namespace+":"+s.Name))
+			case s.Kind == rbacv1.GroupKind && !strings.ContainsAny(s.Name, "*?"):
+				all = append(all, celexpr.Rel(celexpr.Str(s.Name), "in", groups))
+			case s.Kind == rbacv1.GroupKind:
+				all = append(all, celexpr.Macro(groups, "exists", "group", pattern.Wildcard(celexpr.Raw("group"), s.Name)))
+			default:
+				return nil, unsupported(field+".subjects", "name a user, a group or a service account", "a subject of the kind %q", s.Kind)
+			}
 		}
-		b.conditions = append(b.conditions, guard{"user", user})
+		b.conditions = append(b.conditions, guard{"user", celexpr.Or(all...)})
 	}
 	if r.NamespaceSelector != nil {
 		b.selector = r.NamespaceSelector
@@ -326,24 +327,17 @@ func (c *converter) readFilter(f *filter, field string, object celexpr.Expr, ofR
 			b.conditions = append(b.conditions, guard{"kind", celexpr.Not(ofNamespace)})
 		}
 		b.targets = slices.DeleteFunc(b.targets, isNamespace)
-		b.conditions = append(b.conditions, inNamespace(b.selector, inside)...)
+		// Kyverno takes what is in no namespace as if it were in one without labels.
+		matches, has := selectorCondition(b.selector, celexpr.Raw("namespaceObject.metadata.?labels")), celexpr.Raw("has(request.namespace)")
+		selector, err := metav1.LabelSelectorAsSelector(b.selector)
+		if isAll := err == nil && selector.Matches(labels.Set{}); isAll && !areInside(inside) {
+			matches = celexpr.Or(celexpr.Not(has), matches)
+		} else if !areInside(inside) {
+			b.conditions = append(b.conditions, guard{"namespace", has})
+		}
+		b.conditions = append(b.conditions, guard{"namespace", matches})
 	}
 	return b, nil
-}
-
-// inNamespace returns the conditions that the namespace of an object matches a selector. Kyverno applies none to Namespaces, and takes what
-// is in none as if it were in one without labels.
-func inNamespace(s *metav1.LabelSelector, of []target) []guard {
-	matches, inside := selectorCondition(s, celexpr.Raw("namespaceObject.metadata.?labels")), celexpr.Raw("has(request.namespace)")
-	selector, err := metav1.LabelSelectorAsSelector(s)
-	switch {
-	case areInside(of):
-		return []guard{{"namespace", matches}}
-	case err == nil && selector.Matches(labels.Set{}):
-		return []guard{{"namespace", celexpr.Or(celexpr.Not(inside), matches)}}
-	default:
-		return []guard{{"namespace", inside}, {"namespace", matches}}
-	}
 }
 
 // areInside reports whether targets are certainly in namespaces.
@@ -413,29 +407,6 @@ func selectorCondition(s *metav1.LabelSelector, labels celexpr.Expr) celexpr.Exp
 	return celexpr.And(all...)
 }
 
-// subjectsCondition returns the condition that the user is one of several.
-func subjectsCondition(subjects []rbacv1.Subject) (celexpr.Expr, error) {
-	user, groups := celexpr.Raw("request.userInfo.username"), celexpr.Raw("request.userInfo.groups")
-	var all []celexpr.Expr
-	for _, s := range subjects {
-		switch s.Kind {
-		case rbacv1.UserKind:
-			all = append(all, pattern.Wildcard(user, s.Name))
-		case rbacv1.ServiceAccountKind:
-			all = append(all, pattern.Wildcard(user, "system:serviceaccount:"+s.Namespace+":"+s.Name))
-		case rbacv1.GroupKind:
-			if strings.ContainsAny(s.Name, "*?") {
-				all = append(all, celexpr.Macro(groups, "exists", "group", pattern.Wildcard(celexpr.Raw("group"), s.Name)))
-			} else {
-				all = append(all, celexpr.Rel(celexpr.Str(s.Name), "in", groups))
-			}
-		default:
-			return celexpr.Expr{}, fmt.Errorf("a subject of the kind %q", s.Kind)
-		}
-	}
-	return celexpr.Or(all...), nil
-}
-
 // texts returns strings as literals.
 func texts(all []string) []celexpr.Expr {
 	out := make([]celexpr.Expr, len(all))
@@ -443,18 +414,6 @@ func texts(all []string) []celexpr.Expr {
 		out[i] = celexpr.Str(text)
 	}
 	return out
-}
-
-// kindCondition returns the condition that a request is about one of several targets.
-func kindCondition(targets []target) celexpr.Expr {
-	var names []string
-	for _, t := range targets {
-		if t.kind == "*" {
-			return celexpr.True
-		}
-		names = union(names, t.kind)
-	}
-	return celexpr.In(celexpr.Raw("request.kind.kind"), texts(names)...)
 }
 
 // all returns the alternatives of filters, with their fields below one, and whether one is enough.
@@ -534,7 +493,7 @@ func (m *matched) addBlocks(blocks []*block, operations, allowed []string) {
 	m.addRules(operationsOf)
 	if len(blocks) == 1 {
 		m.conditions = blocks[0].conditions
-		if s := blocks[0].selector; s != nil && !hasWildcard(s) {
+		if s := blocks[0].selector; s != nil && !strings.ContainsAny(fmt.Sprint(s.MatchLabels), "*?") {
 			m.selector = s
 			m.takeLate()
 		}
@@ -548,11 +507,6 @@ func (m *matched) addBlocks(blocks []*block, operations, allowed []string) {
 	if e := celexpr.Or(alternatives...); !e.IsTrue() {
 		m.conditions = append(m.conditions, guard{"match", e})
 	}
-}
-
-// hasWildcard reports whether a selector is none of Kubernetes.
-func hasWildcard(s *metav1.LabelSelector) bool {
-	return strings.ContainsAny(fmt.Sprint(s.MatchLabels), "*?")
 }
 
 // addExclude adds the condition that a request is not excluded.
@@ -571,7 +525,10 @@ func (c *ruleConverter) addExclude() error {
 			}
 			return err
 		}
-		all = append(all, b.condition(!m.areAll(b.targets), true))
+		differ := slices.ContainsFunc(m.targets, func(t target) bool {
+			return !slices.ContainsFunc(b.targets, func(o target) bool { return o.kind == t.kind || o.kind == "*" })
+		})
+		all = append(all, b.condition(differ, true))
 	}
 	excluded := celexpr.And(all...)
 	if oneOf {
@@ -583,19 +540,12 @@ func (c *ruleConverter) addExclude() error {
 	return nil
 }
 
-// areAll reports whether all that is matched is among these targets.
-func (m *matched) areAll(targets []target) bool {
-	return !slices.ContainsFunc(m.targets, func(t target) bool {
-		return !slices.ContainsFunc(targets, func(o target) bool { return o.kind == t.kind || o.kind == "*" })
-	})
-}
-
 // addRules makes the rules that select requests.
 func (m *matched) addRules(operationsOf map[target][]string) {
 	var all []admissionregistrationv1.NamedRuleWithOperations
 	for _, t := range m.targets {
 		var operations []admissionregistrationv1.OperationType
-		for _, o := range []string{"CREATE", "UPDATE", "DELETE", "CONNECT"} {
+		for _, o := range possibleOperations {
 			if slices.Contains(operationsOf[t], o) {
 				operations = append(operations, admissionregistrationv1.OperationType(o))
 			}
@@ -612,7 +562,7 @@ func (m *matched) addRules(operationsOf map[target][]string) {
 			all = append(all, newRule(operations, []string{t.group}, t.version))
 		}
 		all[i].Resources = append(all[i].Resources, t.resource)
-		if t.of == reflect.TypeFor[corev1.Pod]() && t.resource == "pods" && slices.Contains(operations, admissionregistrationv1.Update) {
+		if t.isPod() && slices.Contains(operations, admissionregistrationv1.Update) {
 			all[i].Resources = append(all[i].Resources, "pods/ephemeralcontainers")
 		}
 	}
@@ -634,7 +584,10 @@ func newRule(operations []admissionregistrationv1.OperationType, groups []string
 	return out
 }
 
+// isPod reports whether objects are pods, and not a part of one.
+func (t *target) isPod() bool { return t.of == reflect.TypeFor[corev1.Pod]() && t.resource == "pods" }
+
 // onlyPods reports whether all that a filter matches are pods.
 func (m *matched) onlyPods() bool {
-	return len(m.targets) > 0 && !slices.ContainsFunc(m.targets, func(t target) bool { return t.of != reflect.TypeFor[corev1.Pod]() || t.resource != "pods" })
+	return len(m.targets) > 0 && !slices.ContainsFunc(m.targets, func(t target) bool { return !t.isPod() })
 }

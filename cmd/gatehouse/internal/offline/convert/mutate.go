@@ -30,13 +30,12 @@ func (c *ruleConverter) mutate() ([]*part, error) {
 		if rule.Match = *rule.Match.about(t.kinds); rule.Exclude != nil {
 			rule.Exclude = rule.Exclude.about(t.kinds)
 		}
-		rc := &ruleConverter{policyConverter: c.policyConverter, rule: &rule, index: c.index, template: strings.Split(t.path, ".")}
-		of, err := rc.mutateObject()
-		if err != nil {
+		to := &part{rule: c.rule.Name, index: c.index, suffix: t.suffix}
+		rc := &ruleConverter{policyConverter: c.policyConverter, part: to, rule: &rule, template: strings.Split(t.path, ".")}
+		if _, err = rc.mutateObject(); err != nil {
 			return nil, err
 		}
-		of.suffix = t.suffix
-		out = append(out, of)
+		out = append(out, to)
 	}
 	return out, nil
 }
@@ -70,7 +69,7 @@ func (c *ruleConverter) mutateObject() (*part, error) {
 	if !c.matched.takeLate().IsTrue() {
 		return nil, unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives or excluded, in a rule that mutates")
 	}
-	out := &part{rule: c.rule.Name, index: c.index, mutates: true}
+	c.mutates = true
 	s := c.scope
 	s.Names = s.Names.With("i")
 	root := place{expr: celexpr.Raw("object"), kind: c.matched.types()}
@@ -81,10 +80,10 @@ func (c *ruleConverter) mutateObject() (*part, error) {
 	case len(m.ForEach) > 0:
 		for i := range m.ForEach { // each sees what the ones before it have changed
 			once, o := c.mutateLoop(&m.ForEach[i], fmt.Sprintf("mutate.foreach[%d]", i), root, s, 0)
-			c.addPatch(out, append(once, o...))
+			c.addPatch(append(once, o...))
 		}
 	case m.PatchesJSON6902 != "":
-		c.addPatch(out, c.jsonOperations(m.PatchesJSON6902, "mutate.patchesJson6902", root, s))
+		c.addPatch(c.jsonOperations(m.PatchesJSON6902, "mutate.patchesJson6902", root, s))
 	default:
 		patch, _ := m.PatchStrategicMerge.(map[string]any)
 		b := &patcher{ruleConverter: c, scope: s, field: "mutate.patchStrategicMerge"}
@@ -92,12 +91,11 @@ func (c *ruleConverter) mutateObject() (*part, error) {
 		if e := celexpr.And(conditions...); !e.IsTrue() {
 			c.matched.conditions = append(c.matched.conditions, guard{"patch-applies", e})
 		}
-		if c.addPatch(out, o); len(o) == 0 {
+		if c.addPatch(o); len(o) == 0 {
 			c.fail(unsupported("mutate", "remove the rule", "a mutation that changes nothing"))
 		}
 	}
-	out.params, out.matched, out.variables = c.params, c.matched, c.variables
-	return out, c.failed
+	return c.part, c.failed
 }
 
 // place is a part of an object that is there.
@@ -200,12 +198,12 @@ func each(list celexpr.Expr, index string, condition celexpr.Expr, body operatio
 	return operations{celexpr.Call(celexpr.Call(loop, "map", celexpr.Raw(index), body.expr()), "flatten")}
 }
 
-// add adds the operations as a mutation of the policy.
-func (c *ruleConverter) addPatch(out *part, o operations) {
+// addPatch adds operations as a mutation of the policy.
+func (c *ruleConverter) addPatch(o operations) {
 	if len(o) == 0 {
 		return
 	}
-	out.mutations = append(out.mutations, admissionregistrationv1.Mutation{
+	c.mutations = append(c.mutations, admissionregistrationv1.Mutation{
 		PatchType: admissionregistrationv1.PatchTypeJSONPatch,
 		JSONPatch: &admissionregistrationv1.JSONPatch{Expression: c.hoist(o.expr()).Format()},
 	})
@@ -214,22 +212,15 @@ func (c *ruleConverter) addPatch(out *part, o operations) {
 // mutateLoop translates a loop: to operations that are the same for all elements, which are done once and before the others, and to
 // operations about each element.
 func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s jmespath.Scope, depth int) (once, all operations) {
-	if depth > maxNesting {
-		c.fail(unsupported(field, "split the rule", "loops that are nested too deeply"))
+	list, ok := c.listOf(&f.loop, field, s, depth)
+	if !ok {
 		return nil, nil
 	}
-	list := c.translate(f.List, field+".list", s)
-	if k := list.Type.Kind(); k != celexpr.Sequence && k != celexpr.Unknown {
-		c.fail(unsupported(field+".list", "name a list", "a loop over something that is no list"))
-	}
 	index := indexName(depth)
-	inner := s
-	element := jmespath.Of(celexpr.At(list.List(), celexpr.Raw(index)), list.Type.Elem())
-	element.Name = list.Name
-	number := jmespath.Of(celexpr.Raw(index), celexpr.Plain(celexpr.Number))
-	inner.Root = inLoop(s.Root, depth, element, &number)
-	c.readLocal(f.Context, field+".context", &inner)
-	condition := c.elementConditions(f.Preconditions, field+".preconditions", inner)
+	inner, condition := c.enter(&f.loop, field, s, depth, map[string]jmespath.Value{
+		"element":      {Expr: celexpr.At(list.List(), celexpr.Raw(index)), Type: list.Type.Elem(), Name: list.Name},
+		"elementIndex": jmespath.Of(celexpr.Raw(index), celexpr.Plain(celexpr.Number)),
+	})
 	var o operations
 	conditions := []celexpr.Expr{condition}
 	patch, isMerge := f.PatchStrategicMerge.(map[string]any)

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -21,22 +22,16 @@ import (
 // ruleConverter translates one rule.
 type ruleConverter struct {
 	*policyConverter
+	// part is what the rule becomes.
+	*part
 	rule *rule
-	// index is that of the rule.
-	index int
-	// matched is what the rule is about, and object the expression of the object.
-	matched *matched
-	object  celexpr.Expr
+	// object is the expression of the object.
+	object celexpr.Expr
 	// template is the path of the pod template that the rule sees as the object, nil if it sees the object itself.
 	template []string
 	// scope is what expressions of the rule see.
 	scope jmespath.Scope
-	// variables are those of the policy, in their order.
-	variables []admissionregistrationv1.Variable
-	params    *configMapReference
-	notes     []string
-	// ofNamespace is that of converted.
-	ofNamespace map[string][]string
+	notes []string
 	// failed is the first construct that has no translation.
 	failed error
 }
@@ -52,10 +47,10 @@ func (c *ruleConverter) note(format string, args ...any) {
 	c.notes = union(c.notes, fmt.Sprintf(format, args...))
 }
 
-// part is what a rule becomes: a part of a policy, which it shares with rules of the same requests and consequences.
+// part is what a rule becomes: a policy.
 type part struct {
 	rule string
-	// index is that of the rule.
+	// index is that of the rule, and matched what it is about.
 	index   int
 	matched *matched
 	// templates reports whether pod templates are checked.
@@ -70,8 +65,9 @@ type part struct {
 	annotations []admissionregistrationv1.AuditAnnotation
 	podSecurity *v1alpha1.PodSecurity
 	// exempt are controls of podSecurity that are left out for some containers.
-	exempt      []exemption
-	params      *configMapReference
+	exempt []exemption
+	params *configMapReference
+	// ofNamespace is that of converted.
 	ofNamespace map[string][]string
 	paramKind   *admissionregistrationv1.ParamKind
 	paramRef    *admissionregistrationv1.ParamRef
@@ -100,36 +96,33 @@ func (c *ruleConverter) validate() (*part, error) {
 	if err := c.match(operations, v.Deny == nil); err != nil {
 		return nil, err
 	}
-	p := &part{rule: c.rule.Name, index: c.index, matched: c.matched, override: v.FailureActionOverrides, params: c.params, ofNamespace: c.ofNamespace}
-	if v.FailureActionOverrides == nil {
-		p.override = c.policy.Spec.ValidationFailureActionOverrides
+	if c.override = v.FailureActionOverrides; c.override == nil {
+		c.override = c.policy.Spec.ValidationFailureActionOverrides
 	}
-	p.paramKind, p.paramRef = paramsOf(c.params)
-	p.actions = c.actions(v.FailureAction)
-	if p.templates = c.checksTemplates(); p.templates {
+	c.part.actions = c.policyConverter.actions(v.FailureAction)
+	if c.templates = c.checksTemplates(); c.templates {
 		if of := c.policy.Metadata.Annotations[autogenControllers]; of != "" {
 			c.notes = append(c.notes, someTemplates(strings.Split(strings.ReplaceAll(of, " ", ""), ","))...)
 		}
 	}
-	if raw := fmt.Sprint(toJSON(c.rule)); p.templates && strings.Contains(raw, `request."object"`) {
+	if raw := fmt.Sprint(toJSON(c.rule)); c.templates && strings.Contains(raw, `request."object"`) {
 		return nil, unsupported("", "annotate the policy with pod-policies.kyverno.io/autogen-controllers: none, or write a second rule",
 			"request.\"object\", which is the workload and not the pod in the rules that Kyverno makes of this one")
 	}
-	p.existing = v.AllowExistingViolations == nil || *v.AllowExistingViolations
+	c.existing = v.AllowExistingViolations == nil || *v.AllowExistingViolations
 	var err error
 	switch {
 	case v.CEL != nil:
-		err = c.expressions(p, v.CEL)
+		err = c.expressions(v.CEL)
 	case v.PodSecurity != nil:
-		err = c.podSecurity(p, v.PodSecurity)
+		err = c.standard(v.PodSecurity)
 	default:
-		err = c.rules(p, v)
+		err = c.rules(v)
 	}
-	if err != nil {
-		return nil, err
+	if c.paramKind == nil {
+		c.paramKind, c.paramRef = paramsOf(c.params)
 	}
-	p.variables = append(c.variables, p.variables...)
-	return p, nil
+	return c.part, err
 }
 
 // checksTemplates reports whether the rule is about pod templates too.
@@ -153,10 +146,9 @@ func (c *policyConverter) actions(action string) []admissionregistrationv1.Valid
 // match translates what selects requests: filters, the operations of preconditions, and preconditions. Operations are those that Kyverno
 // sends without any. Patterns are not about deletions.
 func (c *ruleConverter) match(operations []string, patterns bool) error {
-	possible := []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
-	allowed, preconditions := operationsOf(c.decodeConditions(c.rule.Preconditions, "preconditions"), possible)
+	allowed, preconditions := operationsOf(c.decodeConditions(c.rule.Preconditions, "preconditions"), possibleOperations)
 	filters, _, _ := c.rule.Match.all("match")
-	refusesMore := len(allowed) < len(possible) || patterns && slices.ContainsFunc(filters, func(f *filter) bool {
+	refusesMore := len(allowed) < len(possibleOperations) || patterns && slices.ContainsFunc(filters, func(f *filter) bool {
 		return len(f.Resources.Operations) == 0 || slices.Contains(f.Resources.Operations, "DELETE")
 	})
 	if patterns {
@@ -205,6 +197,9 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 	c.readContext()
 	return c.failed
 }
+
+// possibleOperations are all, in the order of rules.
+var possibleOperations = []string{"CREATE", "UPDATE", "DELETE", "CONNECT"} //nolint:gochecknoglobals // it is constant
 
 // changedOrDeleted is the object that a request is about.
 const changedOrDeleted = `request.operation == "DELETE" ? oldObject : object`
@@ -280,14 +275,28 @@ func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.S
 	}
 	switch {
 	case e.APICall != nil:
+		var of jmespath.Value
 		isPlain := e.APICall.Service == nil && cmp.Or(e.APICall.Method, "GET") == "GET" && e.APICall.Default == nil
-		if isPlain && namespaceCall.MatchString(e.APICall.URLPath) {
-			return c.askNamespace(e, field, s)
+		configMap := configMapCall.FindStringSubmatch(e.APICall.URLPath)
+		switch {
+		case isPlain && namespaceCall.MatchString(e.APICall.URLPath):
+			if m := metadataPath.FindStringSubmatch(e.APICall.JMESPath); m != nil {
+				if c.ofNamespace == nil {
+					c.ofNamespace = map[string][]string{}
+				}
+				c.ofNamespace[e.Name] = []string{m[1], m[2] + m[3]}
+			}
+			of = jmespath.Of(celexpr.Raw("namespaceObject"), celexpr.Object(reflect.TypeFor[corev1.Namespace]()))
+		case isPlain && configMap != nil:
+			of = c.contextValue(&contextEntry{ConfigMap: &configMapReference{Namespace: configMap[1], Name: configMap[2]}}, field, s)
+		default:
+			return refuse(".apiCall", "use params, or a controller that writes what is needed into a label or annotation", "a request to the API server or a service")
 		}
-		if m := configMapCall.FindStringSubmatch(e.APICall.URLPath); isPlain && m != nil {
-			return c.answer(e, field, s, c.contextValue(&contextEntry{ConfigMap: &configMapReference{Namespace: m[1], Name: m[2]}}, field, s))
+		if e.APICall.JMESPath == "" {
+			return of
 		}
-		return refuse(".apiCall", "use params, or a controller that writes what is needed into a label or annotation", "a request to the API server or a service")
+		s.Root = func(name string) (jmespath.Value, error) { return of.Member(name), nil }
+		return c.translate(e.APICall.JMESPath, field+".apiCall.jmesPath", s)
 	case e.ImageRegistry != nil:
 		return refuse(".imageRegistry", "keep it in a program that reads registries", "a request to an image registry")
 	case e.GlobalReference != nil:
@@ -301,25 +310,17 @@ func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.S
 		}
 		c.params = e.ConfigMap
 		return jmespath.Of(celexpr.Raw("params"), celexpr.Object(reflect.TypeFor[corev1.ConfigMap]()))
-	case e.Variable == nil:
-		return refuse("", "remove it", "a variable without a value")
 	}
-	v := e.Variable
+	v := cmp.Or(e.Variable, &contextVariable{})
 	if strings.Contains(v.JMESPath, "request.object") && slices.Contains(c.matched.operations, admissionregistrationv1.Delete) {
 		c.note("at a deletion, the variable %s is about the object that is deleted: with Kyverno it has no value", e.Name)
 	}
 	value := c.resolve(v.Value, field+".variable.value", s)
-	of := s
-	if data := value; v.Value != nil {
-		of.Root = func(name string) (jmespath.Value, error) {
-			if fields, ok := data.Literal.(map[string]any); ok && data.Constant {
-				return jmespath.Const(fields[name]), nil
-			}
-			return jmespath.Value{}, unsupported("", "write it in CEL", "jmesPath of a value that is computed")
-		}
-	}
-	if v.JMESPath != "" {
-		value = c.translate(v.JMESPath, field+".variable.jmesPath", of)
+	switch {
+	case v.JMESPath != "" && v.Value != nil:
+		return refuse(".variable.jmesPath", "write the part of the value that it is about", "jmesPath of a value")
+	case v.JMESPath != "":
+		value = c.translate(v.JMESPath, field+".variable.jmesPath", s)
 	}
 	if v.Default == nil || value.Always() {
 		return value
@@ -335,36 +336,13 @@ func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.S
 var (
 	namespaceCall = regexp.MustCompile(`^/api/v1/namespaces/\{\{\s*request\.(namespace|object\.metadata\.namespace)\s*\}\}$`)
 	configMapCall = regexp.MustCompile(`^/api/v1/namespaces/([\w.-]+)/configmaps/([\w.-]+)$`)
+	// metadataPath matches the path of a label or annotation.
+	metadataPath = regexp.MustCompile(`^metadata\.(labels|annotations)\.(?:"([^"]+)"|([A-Za-z0-9_]+))(?:\s*\|\|.*)?$`)
 )
 
-// askNamespace returns what a rule asks of the namespace of the object.
-func (c *ruleConverter) askNamespace(e *contextEntry, field string, s jmespath.Scope) jmespath.Value {
-	if m := metadataPath.FindStringSubmatch(e.APICall.JMESPath); m != nil {
-		if c.ofNamespace == nil {
-			c.ofNamespace = map[string][]string{}
-		}
-		c.ofNamespace[e.Name] = []string{m[1], m[2] + m[3]}
-	}
-	return c.answer(e, field, s, jmespath.Of(celexpr.Raw("namespaceObject"), celexpr.Object(reflect.TypeFor[corev1.Namespace]())))
-}
-
-// answer returns what a rule wants of an object that the API server would answer.
-func (c *ruleConverter) answer(e *contextEntry, field string, s jmespath.Scope, of jmespath.Value) jmespath.Value {
-	if e.APICall.JMESPath == "" {
-		return of
-	}
-	s.Root = func(name string) (jmespath.Value, error) { return of.Member(name), nil }
-	return c.translate(e.APICall.JMESPath, field+".apiCall.jmesPath", s)
-}
-
-// metadataPath matches the path of a label or annotation.
-var metadataPath = regexp.MustCompile(`^metadata\.(labels|annotations)\.(?:"([^"]+)"|([A-Za-z0-9_]+))(?:\s*\|\|.*)?$`)
-
 // rules translates a pattern, conditions or loops into a validation.
-func (c *ruleConverter) rules(p *part, v *validateRule) error {
-	s := c.scope
-	object := jmespath.Of(c.object, c.matched.types())
-	e := c.check(&v.checks, "validate", object, s, 0)
+func (c *ruleConverter) rules(v *validateRule) error {
+	e := c.check(&v.checks, "validate", jmespath.Of(c.object, c.matched.types()), c.scope, 0)
 	if e.IsTrue() {
 		c.fail(unsupported("validate", "remove the rule", "a rule that never fails"))
 	}
@@ -374,8 +352,8 @@ func (c *ruleConverter) rules(p *part, v *validateRule) error {
 	}
 	one := v1alpha1.Validation{Name: ruleName(c.rule.Name)}
 	one.Expression = celexpr.Condition(c.hoist(e)).Format()
-	c.message(&one, v.Message, s)
-	p.validations = append(p.validations, one)
+	c.message(&one, v.Message)
+	c.validations = append(c.validations, one)
 	return c.failed
 }
 
@@ -428,64 +406,60 @@ func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jm
 	return check
 }
 
-// maxNesting bounds loops within loops.
-const maxNesting = 5
-
 // loops translates loops about a value, of which each must allow all its elements.
 func (c *ruleConverter) loops(all []forEachValidate, field string, value jmespath.Value, s jmespath.Scope, nesting int) celexpr.Expr {
-	if nesting > maxNesting {
-		c.fail(unsupported(field+".foreach", "split the rule", "loops that are nested too deeply"))
-		return celexpr.False
-	}
 	var out []celexpr.Expr
 	for i := range all {
 		f := &all[i]
 		at := fmt.Sprintf("%s.foreach[%d]", field, i)
-		v := c.translate(f.List, at+".list", s)
-		list, elem := v.List(), v.Type.Elem()
-		switch v.Type.Kind() { //nolint:exhaustive // others are elements themselves
-		case celexpr.Sequence:
-		case celexpr.Unknown:
-			c.note("%s is taken for a list", f.List)
-		default:
-			list, elem = celexpr.List(v.Expr), v.Type
-			if !v.Always() {
-				list = celexpr.If(v.Present, list, celexpr.List())
-			}
+		list, ok := c.listOf(&f.loop, at, s, nesting)
+		if !ok {
+			return celexpr.False
 		}
-		name, names := s.Names.Element(v.Name)
-		element := jmespath.Value{Expr: celexpr.Raw(name), Type: elem, Name: v.Name}
-		inner := jmespath.Scope{Root: inLoop(s.Root, nesting, element, nil), Names: names}
-		c.readLocal(f.Context, at+".context", &inner)
-		condition := c.elementConditions(f.Preconditions, at+".preconditions", inner)
-		of := element // a pattern is about it, unless it is no object or that is not wanted
-		if k := elem.Kind(); f.ElementScope != nil && !*f.ElementScope || f.ElementScope == nil && k != celexpr.Unknown && k != celexpr.Map && k != celexpr.Struct {
+		if list.Type.Kind() == celexpr.Unknown {
+			c.note("%s is taken for a list", f.List)
+		}
+		name, names := s.Names.Element(list.Name)
+		of := jmespath.Value{Expr: celexpr.Raw(name), Type: list.Type.Elem(), Name: list.Name}
+		inner, condition := c.enter(&f.loop, at, jmespath.Scope{Root: s.Root, Names: names}, nesting, map[string]jmespath.Value{"element": of})
+		// A pattern is about the element, unless it is no object or that is not wanted.
+		if k := of.Type.Kind(); f.ElementScope != nil && !*f.ElementScope || f.ElementScope == nil && k != celexpr.Unknown && k != celexpr.Map && k != celexpr.Struct {
 			if of = value; c.checksTemplates() && f.Deny == nil {
 				c.note("%s reads a pod template like a pod: with Kyverno, it reads the workload itself", at)
 			}
 		}
 		body := c.check(&f.checks, at, of, inner, nesting+1)
-		out = append(out, celexpr.Macro(list, "all", name, celexpr.Or(celexpr.Not(condition), body)))
+		out = append(out, celexpr.Macro(list.List(), "all", name, celexpr.Or(celexpr.Not(condition), body)))
 	}
 	return celexpr.And(out...)
 }
 
-// inLoop returns what names mean in a loop, whose index is nil if expressions do not know it.
-func inLoop(
-	outer func(string) (jmespath.Value, error), nesting int, element jmespath.Value, index *jmespath.Value,
-) func(string) (jmespath.Value, error) {
-	return func(name string) (jmespath.Value, error) {
-		switch name {
-		case "element", fmt.Sprintf("element%d", nesting):
-			return element, nil
-		case "elementIndex", fmt.Sprintf("elementIndex%d", nesting):
-			if index == nil {
-				return jmespath.Value{}, unsupported("", "name the element", "the index of an element")
-			}
-			return *index, nil
+// maxNesting bounds loops within loops.
+const maxNesting = 5
+
+// listOf returns the list of a loop within so many others, and false if there is no translation.
+func (c *ruleConverter) listOf(l *loop, field string, s jmespath.Scope, nesting int) (jmespath.Value, bool) {
+	list := c.translate(l.List, field+".list", s)
+	switch k := list.Type.Kind(); {
+	case nesting > maxNesting:
+		c.fail(unsupported(field, "split the rule", "loops that are nested too deeply"))
+	case k != celexpr.Sequence && k != celexpr.Unknown:
+		c.fail(unsupported(field+".list", "name a list", "a loop over something that is no list"))
+	}
+	return list, c.failed == nil
+}
+
+// enter returns what the body of a loop sees, which knows the element and perhaps its index, and the condition of its preconditions.
+func (c *ruleConverter) enter(l *loop, field string, s jmespath.Scope, nesting int, known map[string]jmespath.Value) (jmespath.Scope, celexpr.Expr) {
+	outer := s.Root
+	s.Root = func(name string) (jmespath.Value, error) {
+		if v, ok := known[strings.TrimSuffix(name, strconv.Itoa(nesting))]; ok {
+			return v, nil
 		}
 		return outer(name)
 	}
+	c.readLocal(l.Context, field+".context", &s)
+	return s, c.elementConditions(l.Preconditions, field+".preconditions", s)
 }
 
 // readLocal defines variables, in their order.
@@ -504,16 +478,12 @@ func (c *ruleConverter) readLocal(entries []contextEntry, field string, s *jmesp
 }
 
 // message sets the message of a rule, or the expression that makes it.
-func (c *ruleConverter) message(one *v1alpha1.Validation, text string, s jmespath.Scope) {
+func (c *ruleConverter) message(one *v1alpha1.Validation, text string) {
 	text = cmp.Or(plainMessage(text), "rule "+c.rule.Name+" failed")
 	if jmespath.HasVariables(text) {
-		v, err := jmespath.Template(text, s)
-		switch {
-		case err != nil:
+		if v, err := jmespath.Template(text, c.scope); err != nil {
 			c.note("the message shows the variables {{ }} as they are written")
-		case v.Constant:
-			text = fmt.Sprint(v.Literal)
-		default:
+		} else {
 			one.MessageExpression = v.Expr.Format()
 			for innermost.MatchString(text) {
 				text = innermost.ReplaceAllString(text, "…")
@@ -533,20 +503,18 @@ var (
 func plainMessage(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // expressions takes over a rule that is written in CEL.
-func (c *ruleConverter) expressions(p *part, of *kyvernoExpression) error {
+func (c *ruleConverter) expressions(of *kyvernoExpression) error {
 	params, notes, err := adaptExpressions(of, "validate.cel")
-	switch c.notes = union(c.notes, notes...); {
+	c.notes = union(c.notes, notes...)
+	second := params != nil && c.params != nil && *params != *c.params
+	switch c.params = cmp.Or(params, c.params); {
 	case err != nil:
 		return err
-	case params == nil && c.params == nil:
-		p.paramKind, p.paramRef = of.ParamKind, of.ParamRef
-	case of.ParamKind != nil || params != nil && c.params != nil && *params != *c.params:
+	case second || of.ParamKind != nil && c.params != nil:
 		return unsupported("validate.cel", "put both into one ConfigMap", "a second ConfigMap")
-	case params != nil:
-		p.params = params
-		p.paramKind, p.paramRef = paramsOf(params)
 	}
-	p.annotations, p.variables = of.AuditAnnotations, of.Variables
+	c.paramKind, c.paramRef = of.ParamKind, of.ParamRef
+	c.annotations, c.variables = of.AuditAnnotations, append(c.variables, of.Variables...)
 	if !c.matched.takeLate().IsTrue() {
 		return unsupported("match", "write the condition in CEL", "a namespaceSelector among alternatives, together with CEL")
 	}
@@ -559,16 +527,13 @@ func (c *ruleConverter) expressions(p *part, of *kyvernoExpression) error {
 			v.Message = plainMessage(c.rule.Validate.Message)
 		}
 		v.Message = plainMessage(v.Message)
-		p.validations = append(p.validations, v1alpha1.Validation{Name: name, Validation: v})
-	}
-	if len(p.validations) == 0 {
-		return unsupported("validate.cel", "remove the rule", "a rule without expressions")
+		c.validations = append(c.validations, v1alpha1.Validation{Name: name, Validation: v})
 	}
 	return nil
 }
 
-// podSecurity translates a rule by a Pod Security Standard.
-func (c *ruleConverter) podSecurity(p *part, of *kyvernoPSS) error {
+// standard translates a rule by a Pod Security Standard.
+func (c *ruleConverter) standard(of *kyvernoPSS) error {
 	exempt, err := exemptions("validate.podSecurity.exclude", of.Exclude)
 	if err != nil || slices.ContainsFunc(exempt, func(e exemption) bool { return e.containers == nil }) {
 		exempt = nil
@@ -577,14 +542,14 @@ func (c *ruleConverter) podSecurity(p *part, of *kyvernoPSS) error {
 				"controls of a Pod Security Standard that are left out for whole pods, or in part")
 		}
 	}
-	if p.exempt = exempt; len(exempt) > 0 {
+	if c.exempt = exempt; len(exempt) > 0 {
 		c.note("its exclude is a PolicyException in gatehouse-system, with a reason to be filled in")
 		c.note(noteImages)
 	}
 	if !c.matched.onlyPods() && !slices.ContainsFunc(c.matched.targets, func(t target) bool { return t.of == reflect.TypeFor[corev1.Pod]() }) {
 		return unsupported("match", "match Pod", "a Pod Security Standard for something else than pods")
 	}
-	p.podSecurity = &v1alpha1.PodSecurity{Level: of.Level, Version: of.Version}
+	c.part.podSecurity = &v1alpha1.PodSecurity{Level: of.Level, Version: of.Version}
 	if !c.matched.takeLate().IsTrue() {
 		return unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives, together with podSecurity")
 	}
