@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/compile"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
@@ -37,8 +40,9 @@ func (t *compiledTests) compile(v testrunner.Variant) (*webhooks.Snapshot, error
 	}
 	t.outputs[v] = out
 	spec := out.Spec(t.kubernetes)
-	spec.Objects, spec.Authorizer, spec.Now = c.Policy.Objects, c.Policy.Authorizer, c.Policy.Now
-	c.Policy = spec
+	objects := allNamespaces{c.Policy.Objects}
+	spec.Objects, spec.Authorizer, spec.Now = objects, c.Policy.Authorizer, c.Policy.Now
+	c.Policy, c.Mutation.Objects = spec, objects
 	mutating := out.Mutation()
 	stays := func(kind, name string) bool {
 		return slices.ContainsFunc(out.Items, func(i *compile.Item) bool { return i.Kind == kind && i.Name == name && i.Status == compile.Stays })
@@ -57,6 +61,18 @@ func (t *compiledTests) compile(v testrunner.Variant) (*webhooks.Snapshot, error
 	c.Sidecar.Profiles = slices.DeleteFunc(slices.Clone(c.Sidecar.Profiles), func(p profile.Document) bool { return !stays(admit.InjectionKind, p.Name) })
 	compiled, found := config.Compile(c, nil)
 	return compiled, found.Err()
+}
+
+// allNamespaces knows every namespace, as an API server does. Of one that is not known, Gatehouse's decision does not depend, or the case is not
+// compared.
+type allNamespaces struct{ policy.Objects }
+
+// Namespace returns a namespace.
+func (o allNamespaces) Namespace(name string) (*corev1.Namespace, bool) {
+	if known, is := o.Objects.Namespace(name); is {
+		return known, true
+	}
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}, true
 }
 
 // add runs the cases that have passed against the compiled documents, and adds to the results what differs and what stays with Gatehouse.
@@ -85,8 +101,9 @@ func (*compiledTests) judge(out *compile.Output, r *testrunner.Result, got testr
 			}
 		}
 	}
+	isEmpty := !slices.ContainsFunc(out.Documents, func(d compile.Document) bool { return d.Policy != nil })
 	for _, item := range out.Items {
-		if len(out.Documents) == 0 || item.Kind == admit.InjectionKind && slices.Contains(got.Profiles, item.Name) {
+		if isEmpty && item.Kind != admit.InjectionKind || item.Kind == admit.InjectionKind && slices.Contains(got.Profiles, item.Name) {
 			stays([]*compile.Item{item})
 		}
 	}
