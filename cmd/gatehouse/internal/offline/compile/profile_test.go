@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -516,5 +517,109 @@ func TestRandomProfiles(t *testing.T) {
 	t.Logf("%d profiles, %d pods changed, %d refused, stayed: %v", compiled, changed, refused, stays)
 	if changed < 300 || refused < 300 {
 		t.Errorf("%d pods were changed, %d refused", changed, refused)
+	}
+}
+
+// TestProfileReasons names each reason that keeps a profile with Gatehouse, and each difference.
+func TestProfileReasons(t *testing.T) {
+	t.Parallel()
+	const (
+		side  = "{name: side, image: s, restartPolicy: Always"
+		other = "spec: {injection: OptOut, template: {spec: {initContainers: [{name: other, image: o, restartPolicy: Always}]}}}"
+	)
+	native := "template: {spec: {initContainers: [" + side + "}]}}"
+	with := func(member string) string {
+		return "template: {spec: {initContainers: [" + side + ", " + member + "}]}}"
+	}
+	for name, test := range map[string]struct {
+		spec, beside, kubernetes string
+		status                   Status
+		reason                   string
+	}{
+		"nothing special":          {spec: native, status: Native},
+		"an older API server":      {spec: native, kubernetes: "1.35", status: Stays, reason: "has no MutatingAdmissionPolicy that is on"},
+		"a rollout":                {spec: native + ", rollout: {percent: 50}", status: Stays, reason: "rollout: "},
+		"a replaced profile":       {spec: native, beside: "spec: {rollout: {percent: 5, replaces: p}, template: {spec: {initContainers: [" + side + "}]}}}", status: Stays, reason: "another profile replaces it"},
+		"a share":                  {spec: native + ", share: [{container: side, volumeMounts: true}]", status: Stays, reason: "share: "},
+		"a merged container":       {spec: native + ", onSameName: Keep", status: Stays, reason: "onSameName: Keep"},
+		"a replaced container":     {spec: native + ", onSameName: Replace", status: Stays, reason: "onSameName: Replace"},
+		"a pod that ends":          {spec: "podsThatEnd: Refuse, template: {spec: {containers: [{name: side, image: s}]}}", status: Stays, reason: "podsThatEnd: Refuse"},
+		"two presets":              {spec: native + ", presets: [{name: a, configMap: {namespace: ns, name: a}}, {name: b, configMap: {namespace: ns, name: b}}]", status: Stays, reason: "presets: "},
+		"a preset":                 {spec: native + ", presets: [{name: a, configMap: {namespace: ns, name: a}}]", status: Differs, reason: `as long as there is no ConfigMap "a"`},
+		"AppArmor":                 {spec: `template: {metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/app: unconfined}}, spec: {initContainers: [` + side + "}]}}", status: Stays, reason: "AppArmor"},
+		"a kept port":              {spec: with("ports: [{containerPort: 80}]") + ", onConflict: Keep", status: Stays, reason: "onConflict: Keep leaves out ports"},
+		"a port of an address":     {spec: with("ports: [{containerPort: 80, hostPort: 80, hostIP: 127.0.0.1}]"), status: Stays, reason: "hostIP"},
+		"a skipped conflict":       {spec: native + ", onConflict: Skip", status: Differs, reason: "is refused, and not created without the profile"},
+		"probes of applications":   {spec: "appContainers: [{template: {readinessProbe: {tcpSocket: {port: 80}}}}]", status: Stays, reason: "appContainers[0].template.readinessProbe"},
+		"ports of applications":    {spec: "appContainers: [{template: {ports: [{containerPort: 80}]}}]", status: Stays, reason: "appContainers[0].template.ports"},
+		"resources":                {spec: "appContainers: [{template: {resources: {limits: {cpu: 1}}}}]", status: Stays, reason: "appContainers[0].template.resources.limits"},
+		"a field of its own":       {spec: "template: {spec: {hostUsers: false}}", status: Stays, reason: "template.spec.hostUsers"},
+		"spread":                   {spec: "template: {spec: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule}]}}", status: Stays, reason: "topologySpreadConstraints"},
+		"an optional field":        {spec: "template: {spec: {priorityX: 1}}", status: ""},
+		"the pod's user":           {spec: "template: {spec: {securityContext: {runAsNonRoot: true}}}", status: Differs, reason: "runs as root and must not is not refused"},
+		"a size of the pod":        {spec: with(`args: ["${string(size(pod.spec.containers))}"]`), status: Differs, reason: readsOwn},
+		"an expression and others": {spec: with(`args: ["${pod.metadata.labels['a']}"]`), beside: other, status: Differs, reason: "may see what other profiles have added"},
+		"users and others":         {spec: with("securityContext: {runAsUser: 7}") + ", distinctUsers: [side]", beside: other, status: Differs, reason: "distinctUsers: "},
+		"a long text":              {spec: with("args: [" + strings.Repeat("x", maxExpression) + "]"), status: Stays, reason: "more than 10000 characters"},
+		"a parameter by its index": {spec: with(`args: ["${params['a']}"]`) + ", parameters: [{name: a, type: string, default: x}]", status: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			head := "apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: %s}\n%s\n"
+			texts := map[string][]byte{"p.yaml": fmt.Appendf(nil, head, "p", "spec: {injection: OptOut, "+test.spec+"}")}
+			if test.beside != "" {
+				texts["other.yaml"] = fmt.Appendf(nil, head, "other", test.beside)
+			}
+			c, found := config.InspectPaths(nil, texts)
+			if err := found.Err(); err != nil && test.status != "" {
+				t.Fatal(err)
+			}
+			out, err := Compile(c, Options{Kubernetes: cmp.Or(test.kubernetes, "1.36"), Now: now()})
+			if test.status == "" {
+				if err == nil && found.Err() == nil {
+					t.Error("Gatehouse takes it itself")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(out.Items, func(i *Item) bool { return i.Name == "p" })
+			item, isMade := out.Items[i], slices.ContainsFunc(out.Documents, func(d Document) bool { return d.From == "SidecarProfile/p" })
+			if item.Status != test.status || !strings.Contains(strings.Join(item.Reasons, "; "), test.reason) || isMade == (item.Status == Stays) {
+				t.Errorf("%s %q, a document: %v", item.Status, item.Reasons, isMade)
+			}
+		})
+	}
+}
+
+// TestMutatingPolicies carries over policies that mutate with their bindings.
+func TestMutatingPolicies(t *testing.T) {
+	t.Parallel()
+	const text = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: a, annotations: {gatehouse.dev/contact: jane}}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "remove", path: "/metadata/labels/x"}]'}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: b}
+spec: {policyName: a}
+`
+	for kubernetes, want := range map[string]int{"1.35": 0, "1.36": 2, "1.37": 2} {
+		c, found := config.InspectPaths(nil, map[string][]byte{"a.yaml": []byte(text)})
+		if err := found.Err(); err != nil {
+			t.Fatal(err)
+		}
+		out, err := Compile(c, Options{Kubernetes: kubernetes, Now: now()})
+		if err != nil || len(out.Documents) != want || len(out.Items) != 1 || out.Items[0].Kind != "MutatingAdmissionPolicy" {
+			t.Fatalf("%s: %v, %d documents", kubernetes, err, len(out.Documents))
+		}
+		if want > 0 && (out.Documents[0].PolicyName() != "a" || out.Documents[1].Object().GetName() != "b" || out.Documents[1].PolicyName() != "a" || out.Documents[0].Object().GetAnnotations()[v1alpha1.ContactAnnotation] != "jane") {
+			t.Errorf("%s: %v", kubernetes, out.Documents)
+		}
 	}
 }
