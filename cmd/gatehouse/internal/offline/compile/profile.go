@@ -43,6 +43,7 @@ func GeneralOfProfiles() []string {
 		"a container of the pod with the name and the image of one of the profile is taken for it, as is a volume that has what a profile with expressions says of it; paths and addresses are compared as they are written",
 		"nobody is warned of a profile that is left out or of an annotation without an effect; a pod with an invalid " + v1alpha1.InjectAnnotation + " is refused only if the selectors match",
 		"the API server's own checks refuse, in their words, what Gatehouse finds before: Pod Security, resources, sleeps, lengths",
+		"what several profiles add to one list stands in any order, but for containers",
 		"what mutating webhooks add afterwards gets nothing, and they see the sidecar",
 	}
 }
@@ -75,7 +76,9 @@ func (c *compilation) profiles(configuration *config.Config) error {
 			}
 			for k, other := range all {
 				if k != i && profile.CanOverlap(p, other) {
-					t.overlaps = true
+					if t.overlaps = true; slices.ContainsFunc(spots(t.spec), func(s string) bool { return slices.Contains(spots(&documents[k].Spec), s) }) {
+						t.item.differ(sameSpot)
+					}
 					t.others[l] = append(t.others[l], other.Names[l]...)
 					if isBefore := slices.Index(order, k) < slices.Index(order, i); isBefore == p.First[l] && other.First[l] == p.First[l] {
 						t.beside[l] = append(t.beside[l], other.Names[l]...)
@@ -95,6 +98,41 @@ func (c *compilation) profiles(configuration *config.Config) error {
 		}
 	}
 	return nil
+}
+
+// sameSpot is the difference of a profile of which another one sets the same values.
+const sameSpot = "another profile sets the same fields, variables or mounts: the API server does not say which of the two comes first"
+
+// spots returns what a profile sets of what a pod has once: labels, annotations, fields, and of its containers fields, variables and mounts.
+func spots(s *v1alpha1.SidecarProfileSpec) (out []string) {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(s.Template.Spec.Raw, &fields) // what is wrong is found where it is translated, here and below
+	for name := range fields {
+		if _, isList := podtext.ListNamed(name); !isList && name != "tolerations" && name != "imagePullSecrets" {
+			out = append(out, "spec."+name)
+		}
+	}
+	for name := range s.Template.Metadata.Labels {
+		out = append(out, "label "+name)
+	}
+	for name := range s.Template.Metadata.Annotations {
+		out = append(out, "annotation "+name)
+	}
+	for i := range s.AppContainers {
+		var container map[string]any
+		_ = json.Unmarshal(s.AppContainers[i].Template.Raw, &container)
+		for name, value := range container {
+			list, isList := value.([]any)
+			for _, element := range list {
+				of, _ := element.(map[string]any)
+				out = append(out, fmt.Sprint(name, of["name"], of["mountPath"], of["devicePath"]))
+			}
+			if !isList {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
 }
 
 // mutations carries over Kubernetes' own policies that mutate.
@@ -250,10 +288,11 @@ func (t *translation) translate() (*admissionregistrationv1.MutatingAdmissionPol
 	spec := &admissionregistrationv1.MutatingAdmissionPolicySpec{
 		FailurePolicy: new(admissionregistrationv1.Fail), ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 		MatchConstraints: &admissionregistrationv1.MatchResources{
-			MatchPolicy: new(admissionregistrationv1.Equivalent), NamespaceSelector: t.spec.Match.NamespaceSelector, ObjectSelector: t.spec.Match.ObjectSelector,
+			MatchPolicy: new(admissionregistrationv1.Equivalent), NamespaceSelector: cmp.Or(t.spec.Match.NamespaceSelector, new(metav1.LabelSelector)),
+			ObjectSelector: cmp.Or(t.spec.Match.ObjectSelector, new(metav1.LabelSelector)),
 			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}, Scope: new(admissionregistrationv1.AllScopes)},
 			}}},
 		},
 		MatchConditions: []admissionregistrationv1.MatchCondition{{

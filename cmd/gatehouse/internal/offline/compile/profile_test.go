@@ -57,12 +57,13 @@ type injection struct {
 	set    *sidecar.Set
 	native *mutation.Set
 	out    *Output
-	// readsOwn is true if a profile reads what it changes.
+	// readsOwn is true if a profile reads what it changes. reversed are the policies with names in the other order, nil if that matters.
 	readsOwn bool
+	reversed *mutation.Set
 }
 
 // newInjection compiles documents, and nil if a profile is not valid.
-func newInjection(t testing.TB, texts map[string][]byte) *injection {
+func newInjection(t testing.TB, texts map[string][]byte, reversed bool) *injection {
 	t.Helper()
 	all := maps.Clone(texts)
 	all["namespaces.yaml"] = []byte(someNamespaces)
@@ -83,6 +84,16 @@ func newInjection(t testing.TB, texts map[string][]byte) *injection {
 	spec.Objects = c.Policy.Objects
 	if i.native, err = mutation.Compile(spec); err != nil {
 		t.Fatal(err)
+	}
+	if reversed && len(spec.Policies) > 1 && !slices.ContainsFunc(i.out.Items, func(item *Item) bool { return slices.Contains(item.Reasons, sameSpot) }) {
+		for k := range spec.Policies {
+			before := fmt.Sprintf("%d-", len(spec.Policies)-k)
+			spec.Policies[k].Name, spec.Bindings[k].Name, spec.Bindings[k].Spec.PolicyName = before+spec.Policies[k].Name, before+spec.Bindings[k].Name, before+spec.Bindings[k].Spec.PolicyName
+		}
+		spec.Previous = i.native
+		if i.reversed, err = mutation.Compile(spec); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return i
 }
@@ -141,6 +152,19 @@ func (i *injection) results(t testing.TB, req admission.Request) (ours, native *
 	return ours, native, why, nativeWhy
 }
 
+// sorted returns a pod whose lists of which the order means nothing are sorted.
+func sorted(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	slices.SortFunc(pod.Spec.Volumes, func(a, b corev1.Volume) int { return cmp.Compare(a.Name, b.Name) })
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for k := range list {
+			slices.SortFunc(list[k].Env, func(a, b corev1.EnvVar) int { return cmp.Compare(a.Name, b.Name) })
+			slices.SortFunc(list[k].VolumeMounts, func(a, b corev1.VolumeMount) int { return cmp.Compare(a.MountPath, b.MountPath) })
+		}
+	}
+	return pod
+}
+
 // check compares both for a pod, and holds that neither the policies nor Gatehouse add anything to what the policies have made. It reports
 // whether the pod was changed, and whether it was refused.
 func (i *injection) check(t testing.TB, namespace string, pod *corev1.Pod) (changed, refused bool) {
@@ -161,6 +185,18 @@ func (i *injection) check(t testing.TB, namespace string, pod *corev1.Pod) (chan
 		a, _ := json.Marshal(ours)
 		b, _ := json.Marshal(native)
 		t.Fatalf("namespace %s, pod %s\n  ours %s %s\nnative %s %s\n%s", namespace, req.Object.Raw, a, why, b, nativeWhy, strings.Join(profiles, "\n"))
+	}
+	if i.reversed != nil {
+		m := i.reversed.Decide(context.Background(), mutation.Input{Request: req})
+		text := req.Object.Raw
+		if m.Object != nil {
+			text = m.Object
+		}
+		if got := sorted(read(t, text)); m.Err != nil || (m.Refusal == nil) != (native != nil) || native != nil && !equality.Semantic.DeepEqual(got, sorted(native)) {
+			a, _ := json.Marshal(got)
+			b, _ := json.Marshal(native)
+			t.Fatalf("in the other order, pod %s becomes %s %v %v\nwant %s", req.Object.Raw, a, m.Refusal, m.Err, b)
+		}
 	}
 	if native == nil {
 		return false, true
@@ -301,7 +337,7 @@ func TestExampleProfiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			i := newInjection(t, map[string][]byte{"profile.yaml": text, "preset.yaml": []byte(preset)})
+			i := newInjection(t, map[string][]byte{"profile.yaml": text, "preset.yaml": []byte(preset)}, true)
 			got, changed, refused := map[string]Status{}, 0, 0
 			for _, item := range i.out.Items {
 				got[item.Name] = item.Status
@@ -473,7 +509,7 @@ func TestRandomProfiles(t *testing.T) {
 		Rand: rand.New(rand.NewSource(51)), containers: []string{"p0-c0", "p1-c1", "p0-c3"}, volumes: []string{"v0", "v1"},
 		annotations: []string{"p0.sidecar.gatehouse.dev/level", "p0.sidecar.gatehouse.dev/number", "p1.sidecar.gatehouse.dev/list", "p0.sidecar.gatehouse.dev/text", "p0.sidecar.gatehouse.dev/wait", "p1.sidecar.gatehouse.dev/flag", "p0.sidecar.gatehouse.dev/size"},
 	}
-	compiled, changed, refused, stays := 0, 0, 0, map[string]int{}
+	sets, compiled, changed, refused, stays := 0, 0, 0, 0, map[string]int{}
 	for compiled < profiles {
 		texts, ours := map[string][]byte{}, 1+r.Intn(2)
 		for n := range ours {
@@ -483,7 +519,8 @@ func TestRandomProfiles(t *testing.T) {
 			}
 			texts[fmt.Sprintf("p%d.yaml", n)] = text
 		}
-		i := newInjection(t, texts)
+		sets++
+		i := newInjection(t, texts, sets%3 == 0) // each compilation takes its time
 		if i == nil {
 			continue
 		}
@@ -560,6 +597,8 @@ func TestProfileReasons(t *testing.T) {
 		"a size of the pod":        {spec: with(`args: ["${string(size(pod.spec.containers))}"]`), status: Differs, reason: readsOwn},
 		"an expression and others": {spec: with(`args: ["${pod.metadata.labels['a']}"]`), beside: other, status: Differs, reason: "may see what other profiles have added"},
 		"users and others":         {spec: with("securityContext: {runAsUser: 7}") + ", distinctUsers: [side]", beside: other, status: Differs, reason: "distinctUsers: "},
+		"a label and others":       {spec: native[:len(native)-1] + ", metadata: {labels: {a: b}}}", beside: "spec: {template: {metadata: {labels: {a: c}}}}", status: Differs, reason: sameSpot},
+		"a variable and others":    {spec: "appContainers: [{template: {env: [{name: A, value: b}]}}]", beside: "spec: {appContainers: [{template: {env: [{name: A, value: c}, {name: B, value: c}]}}]}", status: Differs, reason: sameSpot},
 		"a long text":              {spec: with("args: [" + strings.Repeat("x", maxExpression) + "]"), status: Stays, reason: "more than 10000 characters"},
 		"a parameter by its index": {spec: with(`args: ["${params['a']}"]`) + ", parameters: [{name: a, type: string, default: x}]", status: ""},
 	} {

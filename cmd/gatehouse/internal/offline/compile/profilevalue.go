@@ -59,13 +59,18 @@ func (t *translation) decline() {
 
 // wish returns what an annotation says: "yes", "no", "" or "invalid".
 func (t *translation) wish(of string) string {
-	var known []string
+	var all []string
 	for _, p := range t.all {
-		known = append(known, p.Name, "-"+p.Name)
+		all = append(all, p.Name, "-"+p.Name)
+	}
+	known := "!(n in " + names(all) + ")"
+	if len(known) > maxExpression/2 {
+		known = `n == ""`
+		t.item.differ(v1alpha1.InjectAnnotation + " may name profiles that do not exist: there are too many to compare")
 	}
 	return fmt.Sprintf(`%s.?annotations[?%s].optMap(w, w == "true" ? "yes" : w == "false" ? "no" : [w.split(",").map(n, n.trim())].map(l,
-l.exists(n, !(n in %s) || "-" + n in l) ? "invalid" : %s in l ? "yes" : %s in l ? "no" : "")[0]).orValue("")`,
-		of, quote(v1alpha1.InjectAnnotation), names(known), quote(t.Name), quote("-"+t.Name))
+l.exists(n, %s || "-" + n in l) ? "invalid" : %s in l ? "yes" : %s in l ? "no" : "")[0]).orValue("")`,
+		of, quote(v1alpha1.InjectAnnotation), known, quote(t.Name), quote("-"+t.Name))
 }
 
 // selected returns the condition for pods that get the profile.
@@ -495,53 +500,35 @@ func (t *translation) literal(path string, value any) (string, result) {
 	case string:
 		return t.text(path, value)
 	case []any:
-		out, plain := make([]string, len(value)), true
-		for i, element := range value {
-			var kind result
-			out[i], kind = t.literal(path, element)
-			plain = t.entry(&out[i], kind) && plain
-		}
-		return listOf("[", out, plain, "]"), anyResult
+		return "[" + t.together(path, make([]string, len(value)), value) + "]", anyResult
 	case map[string]any:
-		out, plain := make([]string, 0, len(value)), true
-		keys := sortedKeys(value)
-		for _, key := range keys {
-			text, kind := t.literal(path+"."+key, value[key])
-			plain = t.entry(&text, kind) && plain
-			out = append(out, text)
-		}
+		keys, members := sortedKeys(value), make([]any, len(value))
 		for i, key := range keys {
-			text, isOptional := strings.CutPrefix(out[i], "?")
-			if !plain && !isOptional {
-				text = "dyn(" + text + ")"
-			}
-			out[i] = quote(key) + ": " + text
-			if isOptional {
-				out[i] = "?" + out[i]
-			}
+			members[i], keys[i] = value[key], quote(key)+": "
 		}
-		return "{" + strings.Join(out, ", ") + "}", anyResult
+		return "{" + t.together(path, keys, members) + "}", anyResult
 	default:
 		return fmt.Sprint(value), anyResult
 	}
 }
 
-// entry makes a value an element or a member, and reports whether it is a string.
-func (t *translation) entry(text *string, kind result) bool {
-	if kind == optionalResult {
-		*text = "?(" + *text + ").optMap(v, dyn(v))"
+// together returns elements, or members with their keys. If they are not all strings, they are dyn: CEL has no literals of several types.
+func (t *translation) together(path string, keys []string, values []any) string {
+	out, kinds := make([]string, len(values)), make([]result, len(values))
+	for i, value := range values {
+		out[i], kinds[i] = t.literal(path, value)
 	}
-	return kind == stringResult
-}
-
-// listOf returns a list. Elements of different types are dyn.
-func listOf(begin string, elements []string, plain bool, end string) string {
-	for i, text := range elements {
-		if !plain && !strings.HasPrefix(text, "?") {
-			elements[i] = "dyn(" + text + ")"
+	for i, kind := range kinds {
+		switch {
+		case kind == optionalResult:
+			out[i] = "?" + keys[i] + "(" + out[i] + ").optMap(v, dyn(v))"
+		case slices.ContainsFunc(kinds, func(k result) bool { return k != stringResult }):
+			out[i] = keys[i] + "dyn(" + out[i] + ")"
+		default:
+			out[i] = keys[i] + out[i]
 		}
 	}
-	return begin + strings.Join(elements, ", ") + end
+	return strings.Join(out, ", ")
 }
 
 // text returns a text with placeholders as CEL.
