@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -98,24 +99,19 @@ not, or lint finds an error; 2 wrong usage, or a file that you name cannot be re
 func (f *convertFlags) options() (convert.Options, error) {
 	options := convert.Options{Partial: f.partial}
 	allowed := []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny, admissionregistrationv1.Warn, admissionregistrationv1.Audit}
+	var errs cli.Problems
 	for _, name := range f.actions {
 		action := admissionregistrationv1.ValidationAction(name)
-		if !slices.Contains(allowed, action) || slices.Contains(options.Actions, action) {
-			return options, fmt.Errorf("--actions %q: must be of Deny, Warn and Audit, each at most once", cli.OneLine(name))
-		}
+		errs.Add(!slices.Contains(allowed, action) || slices.Contains(options.Actions, action), "--actions %q: must be of Deny, Warn and Audit, each at most once", cli.OneLine(name))
 		options.Actions = append(options.Actions, action)
 	}
-	switch {
-	case slices.Contains(options.Actions, admissionregistrationv1.Deny) && slices.Contains(options.Actions, admissionregistrationv1.Warn):
-		return options, errors.New("--actions: Deny and Warn exclude each other: a denial shows the message already")
-	case f.output == "dir" && f.directory == "":
-		return options, errors.New("--directory is required with -o dir: the directory to write to")
-	case f.output != "dir" && f.directory != "":
-		return options, errors.New("--directory is for -o dir")
-	case f.cluster.Given() && len(f.files)+len(f.kustomizations) > 0:
-		return options, errors.New("files and a cluster exclude each other (hint: convert exceptions together with the policies that they name)")
-	}
-	return options, f.cluster.Check()
+	errs.Add(slices.Contains(options.Actions, admissionregistrationv1.Deny) && slices.Contains(options.Actions, admissionregistrationv1.Warn),
+		"--actions: Deny and Warn exclude each other: a denial shows the message already")
+	errs.Add(f.output == "dir" && f.directory == "", "--directory is required with -o dir: the directory to write to")
+	errs.Add(f.output != "dir" && f.directory != "", "--directory is for -o dir")
+	errs.Add(f.cluster.Given() && len(f.files)+len(f.kustomizations) > 0,
+		"files and a cluster exclude each other (hint: convert exceptions together with the policies that they name)")
+	return options, append(errs, f.cluster.Check()).Err()
 }
 
 // convert converts what is read, and writes the result.
@@ -193,26 +189,19 @@ func (f *convertFlags) objects(ctx context.Context, s cli.Streams, workloads *ma
 // write writes the documents and the report. It reports whether lint finds an error in the documents.
 func (f *convertFlags) write(s cli.Streams, out *convert.Output) (bool, error) {
 	report := f.report(out)
+	var err error
 	switch f.output {
 	case "json":
 		return false, cli.WriteJSON(s.Out, report)
 	case "table":
 		return false, report.write(s.Out)
 	case "dir":
-		if err := f.writeDirectory(out); err != nil {
-			return false, err
-		}
+		err = f.writeDirectory(out)
 	default:
-		to := bufio.NewWriter(s.Out)
-		for i := range out.Documents {
-			if i > 0 {
-				_, _ = to.WriteString("---\n") // Flush returns errors, here and below
-			}
-			_, _ = to.Write(withSource(&out.Documents[i]))
-		}
-		if err := to.Flush(); err != nil {
-			return false, err
-		}
+		_, err = s.Out.Write(texts(out, func(*convert.Document) string { return "" })[""])
+	}
+	if err != nil {
+		return false, err
 	}
 	if err := report.write(s.Err); err != nil || f.output != "dir" || len(out.Documents) == 0 {
 		return false, err
@@ -230,67 +219,60 @@ func (f *convertFlags) write(s cli.Streams, out *convert.Output) (bool, error) {
 	return linted.errors > 0, nil
 }
 
-// withSource returns a document below a comment with what it was made of.
-func withSource(d *convert.Document) []byte {
-	return fmt.Appendf(nil, "# converted from %s in %s\n%s", cli.OneLine(d.From), cli.OneLine(d.File), d.Text)
+// texts returns the documents by the names of their files, each below a comment with what it was made of.
+func texts(out *convert.Output, file func(*convert.Document) string) map[string][]byte {
+	all := map[string][]byte{}
+	for i := range out.Documents {
+		d := &out.Documents[i]
+		name := file(d)
+		if all[name] != nil {
+			all[name] = append(all[name], "---\n"...)
+		}
+		all[name] = fmt.Appendf(all[name], "# converted from %s in %s\n%s", cli.OneLine(d.From), cli.OneLine(d.File), d.Text)
+	}
+	return all
 }
+
+// notInFile matches what means something in paths.
+var notInFile = regexp.MustCompile(`^\.+|[^-.0-9A-Za-z]`)
 
 // writeDirectory writes a file for each document that was converted, and another for its tests.
 func (f *convertFlags) writeDirectory(out *convert.Output) error {
 	const (
 		directoryMode = 0o755
 		fileMode      = 0o644
+		mostOfName    = 200
 	)
 	if err := os.MkdirAll(f.directory, directoryMode); err != nil { // #nosec G301 -- policies are no secrets
 		return fmt.Errorf("--directory: %q cannot be created: %w", f.directory, cli.Cause(err))
 	}
-	texts := map[string][]byte{}
-	var names []string
-	for i := range out.Documents {
-		d := &out.Documents[i]
+	files := texts(out, func(d *convert.Document) string {
 		_, name, _ := strings.Cut(d.From, "/")
 		if d.Kind == "Test" {
 			name += "-test"
 		}
-		name = fileName(name) + ".yaml"
-		if texts[name] == nil {
-			names = append(names, name)
-		} else {
-			texts[name] = append(texts[name], "---\n"...)
-		}
-		texts[name] = append(texts[name], withSource(d)...)
-	}
-	for _, name := range names {
+		name = notInFile.ReplaceAllString(name, "-")
+		return name[:min(len(name), mostOfName)] + ".yaml"
+	})
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(f.directory, name)
-		if old, err := os.ReadFile(path); err == nil && !bytes.Equal(old, texts[name]) { // #nosec G304 -- the user names the directory
+		if old, err := os.ReadFile(path); err == nil && !bytes.Equal(old, files[name]) { // #nosec G304 -- the user names the directory
 			return fmt.Errorf("%s: exists with another content (hint: remove it, or name another directory)", cli.OneLine(path))
 		}
-		if err := os.WriteFile(path, texts[name], fileMode); err != nil { // #nosec G306 -- as above
+		if err := os.WriteFile(path, files[name], fileMode); err != nil { // #nosec G306 -- as above
 			return fmt.Errorf("%s: cannot be written: %w", cli.OneLine(path), cli.Cause(err))
 		}
 	}
 	return nil
 }
 
-// fileName returns a name without characters that mean something in paths.
-func fileName(name string) string {
-	const most = 200
-	name = strings.Map(func(r rune) rune {
-		if r == '-' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
-			return r
-		}
-		return '-'
-	}, name)
-	return strings.TrimLeft(name[:min(len(name), most)], ".")
-}
-
 // conversionReport is what became of the rules.
 type conversionReport struct {
 	Results []convert.Result `json:"results"`
 	// Unread are documents that cannot be read, and Reasons why rules and tests were not converted, the most frequent first.
-	Unread  []convert.Problem `json:"unread"`
-	Reasons []conversionCount `json:"reasons"`
-	Others  int               `json:"others"`
+	Unread  []convert.Problem  `json:"unread"`
+	Reasons []*conversionCount `json:"reasons"`
+	Others  int                `json:"others"`
 	// Next are the next steps.
 	Next []string `json:"next"`
 }
@@ -309,26 +291,30 @@ var named = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"|: .*")
 func (f *convertFlags) report(out *convert.Output) *conversionReport {
 	r := &conversionReport{
 		Results: append([]convert.Result{}, out.Results...), Unread: append([]convert.Problem{}, f.unread...), // [] and not null
-		Reasons: []conversionCount{}, Others: out.Others, Next: []string{},
+		Reasons: []*conversionCount{}, Others: out.Others, Next: []string{},
 	}
-	at := map[string]int{}
+	counts := map[string]*conversionCount{}
 	for i := range out.Results {
 		for _, p := range out.Results[i].Problems {
 			reason := strings.TrimSuffix(named.ReplaceAllString(p.Construct, "…"), "…")
-			if _, known := at[reason]; !known {
-				at[reason], r.Reasons = len(r.Reasons), append(r.Reasons, conversionCount{0, reason, p.Instead})
+			of := counts[reason]
+			if of == nil {
+				of = &conversionCount{0, reason, p.Instead}
+				counts[reason], r.Reasons = of, append(r.Reasons, of)
 			}
-			of := &r.Reasons[at[reason]]
 			if of.Count++; of.Instead != p.Instead {
 				of.Instead = ""
 			}
 		}
 	}
-	slices.SortStableFunc(r.Reasons, func(a, b conversionCount) int { return cmp.Compare(b.Count, a.Count) })
+	slices.SortStableFunc(r.Reasons, func(a, b *conversionCount) int { return cmp.Compare(b.Count, a.Count) })
 	if len(out.Documents) == 0 {
 		return r
 	}
-	dir := shell.Quote(cmp.Or(f.directory, "DIR"))
+	dir, warn := shell.Quote(cmp.Or(f.directory, "DIR")), "convert with --actions Warn, "
+	if slices.Contains(f.actions, string(admissionregistrationv1.Warn)) {
+		warn = ""
+	}
 	if f.directory == "" {
 		r.Next = []string{"-o dir --directory DIR writes each policy into a file"}
 	}
@@ -336,11 +322,7 @@ func (f *convertFlags) report(out *convert.Output) *conversionReport {
 	if slices.ContainsFunc(out.Documents, func(d convert.Document) bool { return d.Kind == "Test" }) {
 		r.Next = append(r.Next, "gatehouse test --config "+dir+" runs the tests")
 	}
-	warn := "let these warn beside the other program, and record requests"
-	if !slices.Contains(f.actions, string(admissionregistrationv1.Warn)) {
-		warn = "convert with --actions Warn, " + warn
-	}
-	r.Next = append(r.Next, warn, "gatehouse replay --config "+dir+" RECORDING shows what would be refused; then deny")
+	r.Next = append(r.Next, warn+"let these warn beside the other program, and record requests", "gatehouse replay --config "+dir+" RECORDING shows what would be refused; then deny")
 	return r
 }
 
