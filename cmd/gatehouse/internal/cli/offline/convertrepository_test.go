@@ -203,9 +203,10 @@ func TestConvertRepository(t *testing.T) {
 		"other kinds": {
 			files: map[string]string{
 				"policy.yaml": enforcing("p", "a", ""), "suite.yaml": "apiVersion: test.gatekeeper.sh/v1alpha1\nkind: Suite\nmetadata: {name: s}\ntests: []\n",
+				"assert.yaml": "apiVersion: policies.kyverno.io/v1\nkind: ValidatingPolicy\nmetadata: {name: p}\nstatus: {conditionStatus: {ready: true}}\n", "json.yaml": "apiVersion: json.kyverno.io/v1alpha1\nkind: ValidatingPolicy\nmetadata: {name: j}\nspec: {}\n",
 				"assign.yaml": "apiVersion: mutations.gatekeeper.sh/v1\nkind: Assign\nmetadata: {name: a}\nspec: {}\n", "job.yaml": "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n",
 			},
-			code: cli.ExitNo, want: []string{"a test of Gatekeeper (instead: write a Test for gatehouse test)", "the kind Assign (instead: write a MutatingAdmissionPolicy)", "1 other document\n"}, documents: 1,
+			code: cli.ExitNo, want: []string{"a test of Gatekeeper (instead: write a Test for gatehouse test)", "the kind Assign (instead: write a MutatingAdmissionPolicy)", "assert.yaml:4: what a test expects of a policy", "the kind ValidatingPolicy of json.kyverno.io", "1 other document\n"}, documents: 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

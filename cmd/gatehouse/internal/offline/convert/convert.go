@@ -159,30 +159,34 @@ type converted struct {
 // object converts a document by its kind.
 func (c *converter) object(o *manifest.Object) {
 	kind := o.GroupVersionKind()
-	gatekeeper := strings.HasSuffix(kind.Group, ".gatekeeper.sh")
-	ours := gatekeeper || strings.HasSuffix(kind.Group, "kyverno.io") && kind.Group != "cli.kyverno.io" && kind.Group != "chainsaw.kyverno.io"
+	kyverno, isPolicy := strings.HasSuffix(kind.Group, "kyverno.io"), strings.HasSuffix(kind.Kind, "Policy")
+	v := rawjson.Value(o.JSON())
+	spec := v.Get("spec")
 	switch {
-	case ours && c.isRepeated(o):
-	case ours && parts(rawjson.Value(o.JSON()), mostParts) > mostParts:
+	case IsTest(o):
+	case kind.Group == "chainsaw.kyverno.io" || kind.Group == "cli.kyverno.io" || !kyverno && !strings.HasSuffix(kind.Group, ".gatekeeper.sh"):
+		c.out.Others++
+	case c.isRepeated(o):
+	case parts(v) > mostParts:
 		c.refuse(o, unsupported("", "split the document", "a document of more than %d values and alternatives", mostParts))
+	case kyverno && isPolicy && v.Get("status").Len() > 0 && spec.Get("rules").Len()+spec.Get("validations").Len()+spec.Get("mutations").Len() == 0:
+		c.refuse(o, unsupported("status", "leave it out", "what a test expects of a policy"))
 	case kind.Group == "kyverno.io" && (kind.Kind == "ClusterPolicy" || kind.Kind == "Policy"):
 		c.kyverno(o)
-	case strings.HasSuffix(kind.Group, "kyverno.io") && kind.Kind == "PolicyException":
+	case kyverno && kind.Kind == "PolicyException":
 		c.later = append(c.later, o)
-	case kind.Group == "policies.kyverno.io" && strings.HasSuffix(kind.Kind, "Policy"):
+	case kind.Group == "policies.kyverno.io" && isPolicy:
 		c.celPolicy(o)
 	case kind.Group == "templates.gatekeeper.sh" && kind.Kind == "ConstraintTemplate":
 		c.templates = append(c.templates, o)
-	case kind.Group == "constraints.gatekeeper.sh":
+	case kind.Group == constraintGroup:
 		c.constraintObjects = append(c.constraintObjects, o)
 	case kind.Group == "mutations.gatekeeper.sh":
 		c.refuse(o, unsupported("kind", "write a MutatingAdmissionPolicy", "the kind %s", kind.Kind))
-	case gatekeeper && kind.Kind == "Suite":
+	case !kyverno && kind.Kind == "Suite":
 		c.refuse(o, unsupported("kind", "write a Test for gatehouse test", "a test of Gatekeeper"))
-	case ours:
-		c.refuse(o, unsupported("kind", "keep the program that has it, or use a controller", "the kind %s", kind.Kind))
-	case !IsTest(o):
-		c.out.Others++
+	default:
+		c.refuse(o, unsupported("kind", "keep the program that has it, or use a controller", "the kind %s of %s", kind.Kind, kind.Group))
 	}
 }
 
@@ -285,24 +289,17 @@ const (
 	mostPartsOfRule = 1_000
 )
 
-// parts returns the number of values in a JSON value, and of characters in its texts that separate alternatives or begin variables, at
-// most a little more than a bound.
-func parts(v rawjson.Value, most int) int {
-	n := 1
-	if text := v.Text(); text != "" {
-		for _, separator := range []string{"|", "&", "{{"} {
-			n += strings.Count(text, separator)
-		}
+// parts returns the number of values in a JSON value, and of characters in its texts that separate alternatives or begin variables.
+func parts(v rawjson.Value) int {
+	n, text := 1, v.Text()
+	for _, separator := range []string{"|", "&", "{{"} {
+		n += strings.Count(text, separator)
 	}
 	for _, inner := range v.Members() {
-		if n += parts(inner, most); n > most {
-			return n
-		}
+		n += parts(inner)
 	}
 	for _, inner := range v.Elements() {
-		if n += parts(inner, most); n > most {
-			return n
-		}
+		n += parts(inner)
 	}
 	return n
 }
@@ -406,7 +403,7 @@ func (c *ruleConverter) convert() ([]*part, error) {
 	r := c.rule
 	raw, err := json.Marshal(r)
 	switch {
-	case err != nil || parts(raw, mostPartsOfRule) > mostPartsOfRule:
+	case err != nil || parts(raw) > mostPartsOfRule:
 		return nil, unsupported("", "split the rule", "a rule of more than %d values and alternatives", mostPartsOfRule)
 	case c.policy.Spec.Admission != nil && !*c.policy.Spec.Admission:
 		return nil, unsupported("", "audit what exists with gatehouse audit", "a policy that is not about requests (admission: false)")
@@ -440,19 +437,14 @@ func (c *policyConverter) hasAutogen() bool {
 	}
 	for i := range c.policy.Spec.Rules {
 		r := &c.policy.Spec.Rules[i]
-		if r.Generate != nil || r.Mutate != nil && r.Mutate.PatchesJSON6902 != "" {
-			return false
+		blocks, _, _ := r.Match.all("")
+		if r.Exclude != nil {
+			excluded, _, _ := r.Exclude.all("")
+			blocks = append(blocks, excluded...)
 		}
-		if r.Mutate != nil && slices.ContainsFunc(r.Mutate.ForEach, func(f forEachMutate) bool { return f.PatchesJSON6902 != "" }) {
+		patches := r.Mutate != nil && (r.Mutate.PatchesJSON6902 != "" || slices.ContainsFunc(r.Mutate.ForEach, func(f forEachMutate) bool { return f.PatchesJSON6902 != "" }))
+		if r.Generate != nil || patches || slices.ContainsFunc(blocks, forbids) {
 			return false
-		}
-		for _, of := range []*filters{&r.Match, r.Exclude} {
-			if of == nil {
-				continue
-			}
-			if blocks, _, _ := of.all(""); slices.ContainsFunc(blocks, forbids) {
-				return false
-			}
 		}
 	}
 	return true
@@ -460,18 +452,14 @@ func (c *policyConverter) hasAutogen() bool {
 
 // keptMeta returns the metadata of a document that is made of another one, with those labels and annotations that are about what it says.
 func keptMeta(name string, of metav1.ObjectMeta) metav1.ObjectMeta {
-	out := metav1.ObjectMeta{Name: name, Annotations: map[string]string{}, Labels: map[string]string{}}
-	for key, value := range of.Annotations {
+	out := metav1.ObjectMeta{Name: name, Annotations: maps.Clone(of.Annotations), Labels: maps.Clone(of.Labels)}
+	maps.DeleteFunc(out.Annotations, func(key, _ string) bool {
 		field, ok := strings.CutPrefix(key, "policies.kyverno.io/")
-		if ok && slices.Contains([]string{"title", "category", "severity", "subject", "description"}, field) {
-			out.Annotations[key] = value
-		}
-	}
-	for key, value := range of.Labels {
-		if !strings.Contains(key, "kyverno.io/") && !strings.HasPrefix(key, "app.kubernetes.io/managed-by") && !strings.HasPrefix(key, "helm.sh/") {
-			out.Labels[key] = value
-		}
-	}
+		return !ok || !slices.Contains([]string{"title", "category", "severity", "subject", "description"}, field)
+	})
+	maps.DeleteFunc(out.Labels, func(key, _ string) bool {
+		return strings.Contains(key, "kyverno.io/") || strings.HasPrefix(key, "app.kubernetes.io/managed-by") || strings.HasPrefix(key, "helm.sh/")
+	})
 	return out
 }
 

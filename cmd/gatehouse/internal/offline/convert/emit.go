@@ -75,11 +75,12 @@ func (c *policyConverter) validation(p *part, name string, result *Result) (obje
 		policy: c.policy.Metadata.Name, rule: p.rule, kind: "ValidatingAdmissionPolicy", name: name, standard: p.podSecurity != nil, audit: !denies, templates: p.templates, params: p.params,
 		namespace: p.matched.selector != nil || mentions(&spec, "namespaceObject"), ofNamespace: p.ofNamespace,
 	}
-	if p.templates || p.podSecurity != nil || isUpdated && denies && p.existing { // one of Kubernetes cannot be that
+	if isUpdated && denies && p.existing {
 		made.kind = "AdmissionPolicy"
-		if isUpdated && denies && p.existing {
-			result.Differences = append(result.Differences, "an update of an object that violates the rule already is allowed only if it does not make it worse")
-		}
+		result.Differences = append(result.Differences, "an update of an object that violates the rule already is allowed only if it does not make it worse")
+	}
+	if p.templates || p.podSecurity != nil { // one of Kubernetes cannot be that, either
+		made.kind = "AdmissionPolicy"
 	}
 	for i := range p.validations {
 		rule := v1alpha1.IndexedRule(i)
@@ -105,9 +106,8 @@ func paramsOf(r *configMapReference) (*admissionregistrationv1.ParamKind, *admis
 	if r == nil {
 		return nil, nil
 	}
-	deny := admissionregistrationv1.DenyAction
 	return &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
-		&admissionregistrationv1.ParamRef{Name: r.Name, Namespace: cmp.Or(r.Namespace, "default"), ParameterNotFoundAction: &deny}
+		&admissionregistrationv1.ParamRef{Name: r.Name, Namespace: cmp.Or(r.Namespace, "default"), ParameterNotFoundAction: new(admissionregistrationv1.DenyAction)}
 }
 
 // mentions reports whether an expression of a policy has a part.
@@ -135,31 +135,29 @@ func matchConditions(guards []guard, others ...admissionregistrationv1.MatchCond
 // bindings returns the bindings of a policy: one, and others for the namespaces with other consequences. None are needed for a policy
 // that has its consequences itself.
 func (p *part) bindings(name string) ([]admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
-	base := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: p.actions, ParamRef: p.paramRef}
-	binding := func(suffix string, spec admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) admissionregistrationv1.ValidatingAdmissionPolicyBinding {
-		return admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name + suffix}, Spec: spec}
-	}
-	var out []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	out := []admissionregistrationv1.ValidatingAdmissionPolicyBinding{{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: p.actions, ParamRef: p.paramRef},
+	}}
 	var except []string
 	for i, o := range p.override {
 		if o.NamespaceSelector != nil || slices.ContainsFunc(o.Namespaces, func(n string) bool { return strings.ContainsAny(n, "*?") }) {
 			return nil, unsupported(fmt.Sprintf("validate.failureActionOverrides[%d]", i), "write bindings with namespaceSelectors by hand",
 				"an action for namespaces that are not named")
 		}
-		actions := []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}
-		if strings.EqualFold(o.Action, "Enforce") {
-			actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-		}
 		except = append(except, o.Namespaces...)
-		spec := base
-		spec.ValidationActions = actions
-		spec.MatchResources = namespaceSelector(metav1.LabelSelectorOpIn, o.Namespaces)
-		out = append(out, binding(fmt.Sprintf("-%s-%d", strings.ToLower(o.Action), i+1), spec))
+		b := out[0]
+		b.Name = fmt.Sprintf("%s-%s-%d", name, strings.ToLower(o.Action), i+1)
+		if b.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}; strings.EqualFold(o.Action, "Enforce") {
+			b.Spec.ValidationActions[0] = admissionregistrationv1.Deny
+		}
+		b.Spec.MatchResources = namespaceSelector(metav1.LabelSelectorOpIn, o.Namespaces)
+		out = append(out, b)
 	}
 	if len(except) > 0 {
-		base.MatchResources = namespaceSelector(metav1.LabelSelectorOpNotIn, except)
+		out[0].Spec.MatchResources = namespaceSelector(metav1.LabelSelectorOpNotIn, except)
 	}
-	return append([]admissionregistrationv1.ValidatingAdmissionPolicyBinding{binding("", base)}, out...), nil
+	return out, nil
 }
 
 func namespaceSelector(operator metav1.LabelSelectorOperator, names []string) *admissionregistrationv1.MatchResources {
@@ -177,8 +175,7 @@ func namespaceNames(operator metav1.LabelSelectorOperator, names []string) metav
 func policyObjects(
 	kind string, meta metav1.ObjectMeta, spec v1alpha1.AdmissionPolicySpec, p *part, bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding,
 ) []*object {
-	objects := []*object{upstream(kind, meta, spec.Upstream())}
-	bindingOf := upstream
+	document, policy := upstream, any(spec.Upstream())
 	if kind == "AdmissionPolicy" {
 		if !p.templates && p.matched.onlyPods() {
 			spec.WorkloadTemplates = v1alpha1.IgnoreTemplates
@@ -189,10 +186,11 @@ func policyObjects(
 		if len(bindings) == 1 && bindings[0].Spec.ParamRef == nil {
 			spec.ValidationActions, bindings = p.actions, nil
 		}
-		objects, bindingOf = []*object{own(kind, meta, spec)}, own
+		document, policy = own, spec
 	}
+	objects := []*object{document(kind, meta, policy)}
 	for _, b := range bindings {
-		objects = append(objects, bindingOf(kind+"Binding", b.ObjectMeta, b.Spec))
+		objects = append(objects, document(kind+"Binding", b.ObjectMeta, b.Spec))
 	}
 	return objects
 }

@@ -18,6 +18,12 @@ import (
 	rawjson "github.com/gatehouse-dev/gatehouse/webhooks/json"
 )
 
+// The group and version of the params that constraints become.
+const (
+	constraintGroup   = "constraints.gatekeeper.sh"
+	constraintVersion = constraintGroup + "/v1beta1"
+)
+
 // constraintTemplate is a ConstraintTemplate of Gatekeeper.
 type constraintTemplate struct {
 	CRD struct {
@@ -113,30 +119,30 @@ func (c *converter) template(o *manifest.Object, kind string) (policy *object, e
 		return nil, err
 	}
 	var source *celSource
+	lacks := unsupported("spec.targets[0]", "write the rule in CEL: it reads nothing but the object and the parameters", "code in Rego")
 	for i, target := range t.Targets {
+		at := fmt.Sprintf("spec.targets[%d]", i)
+		if strings.Contains(fmt.Sprint(toJSON(target)), "data.inventory") {
+			lacks = unsupported(at, "let a controller write what is needed into a label, or use params", "code in Rego that reads other objects of the cluster")
+		}
 		for j, code := range target.Code {
 			if code.Engine != "K8sNativeValidation" {
 				continue
 			}
 			source = &celSource{}
-			if err := decodeStrictly(code.Source, fmt.Sprintf("spec.targets[%d].code[%d].source", i, j), source); err != nil {
+			if err := decodeStrictly(code.Source, fmt.Sprintf("%s.code[%d].source", at, j), source); err != nil {
 				return nil, err
 			}
 			if len(target.Operations) > 0 && !slices.Equal(slices.Sorted(slices.Values(target.Operations)), []string{"CREATE", "UPDATE"}) {
-				return nil, unsupported(fmt.Sprintf("spec.targets[%d].operations", i), "write a match condition in the template", "the operations %s", strings.Join(target.Operations, ", "))
+				return nil, unsupported(at+".operations", "write a match condition in the template", "the operations %s", strings.Join(target.Operations, ", "))
 			}
 		}
 	}
 	if source == nil {
-		for i, target := range t.Targets {
-			if strings.Contains(fmt.Sprint(toJSON(target)), "data.inventory") {
-				return nil, unsupported(fmt.Sprintf("spec.targets[%d]", i), "let a controller write what is needed into a label, or use params", "code in Rego that reads other objects of the cluster")
-			}
-		}
-		return nil, unsupported("spec.targets[0]", "write the rule in CEL: it reads nothing but the object and the parameters", "code in Rego")
+		return nil, lacks
 	}
 	spec := admissionregistrationv1.ValidatingAdmissionPolicySpec{
-		ParamKind:       &admissionregistrationv1.ParamKind{APIVersion: "constraints.gatekeeper.sh/v1beta1", Kind: kind},
+		ParamKind:       &admissionregistrationv1.ParamKind{APIVersion: constraintVersion, Kind: kind},
 		FailurePolicy:   source.FailurePolicy,
 		MatchConditions: append(source.MatchConditions, source.Conditions...),
 		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
@@ -170,14 +176,9 @@ func (c *converter) constraint(o *manifest.Object, of *source, template Document
 		binding, err = c.constraintBinding(&spec, template.Name, name, &notes)
 	}
 	c.publish(o, []*object{
-		{constraintVersion().String(), o.Kind, metav1.ObjectMeta{Name: name}, params, nil},
+		{constraintVersion, o.Kind, metav1.ObjectMeta{Name: name}, params, nil},
 		upstream("ValidatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: strings.ToLower(o.Kind) + "-" + name}, binding),
 	}, notes, err, template)
-}
-
-// constraintVersion is that of the params that constraints become.
-func constraintVersion() schema.GroupVersion {
-	return schema.GroupVersion{Group: "constraints.gatekeeper.sh", Version: "v1beta1"}
 }
 
 // checkedParameters returns the parameters of a constraint with the defaults of its template, by whose schema they must be.
@@ -186,8 +187,8 @@ func checkedParameters(o, template *manifest.Object, parameters any, notes *[]st
 	if err != nil || given == nil {
 		return parameters, err
 	}
-	kind, spec := constraintVersion().WithKind(o.Kind), map[string]any{"parameters": parameters}
-	object := map[string]any{"apiVersion": constraintVersion().String(), "kind": o.Kind, "metadata": map[string]any{"name": "checked"}, "spec": spec}
+	kind, spec := schema.FromAPIVersionAndKind(constraintVersion, o.Kind), map[string]any{"parameters": parameters}
+	object := map[string]any{"apiVersion": constraintVersion, "kind": o.Kind, "metadata": map[string]any{"name": "checked"}, "spec": spec}
 	in := func(name string, of any) map[string]any {
 		return map[string]any{"type": "object", "properties": map[string]any{name: of}}
 	}
@@ -213,22 +214,20 @@ func (c *converter) constraintBinding(of *constraint, policy, name string, notes
 		return nil, unsupported("spec.scopedEnforcementActions", "write enforcementAction", "actions that differ by enforcement point")
 	}
 	m := &of.Match
-	for name, given := range map[string]bool{"scope": m.Scope != "" && m.Scope != "*", "name": m.Name != "", "source": m.Source != "" && m.Source != "All"} {
-		if given {
-			return nil, unsupported("spec.match."+name, "write a match condition in the template", "the filter %s", name)
+	for _, f := range []struct{ name, value, all string }{{"scope", m.Scope, "*"}, {"name", m.Name, ""}, {"source", m.Source, "All"}} {
+		if f.value != "" && f.value != f.all {
+			return nil, unsupported("spec.match."+f.name, "write a match condition in the template", "the filter %s", f.name)
 		}
 	}
-	actions := map[string]admissionregistrationv1.ValidationAction{
+	action := map[string]admissionregistrationv1.ValidationAction{
 		"": admissionregistrationv1.Deny, "deny": admissionregistrationv1.Deny, "warn": admissionregistrationv1.Warn, "dryrun": admissionregistrationv1.Audit,
-	}
-	action, known := actions[of.EnforcementAction]
-	if !known {
+	}[of.EnforcementAction]
+	if action == "" {
 		return nil, unsupported("spec.enforcementAction", "write deny, warn or dryrun", "the action %q", of.EnforcementAction)
 	}
-	deny := admissionregistrationv1.DenyAction
 	out := &admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: policy, ValidationActions: []admissionregistrationv1.ValidationAction{action},
-		ParamRef:       &admissionregistrationv1.ParamRef{Name: name, ParameterNotFoundAction: &deny},
+		ParamRef:       &admissionregistrationv1.ParamRef{Name: name, ParameterNotFoundAction: new(admissionregistrationv1.DenyAction)},
 		MatchResources: &admissionregistrationv1.MatchResources{ObjectSelector: m.LabelSelector, NamespaceSelector: m.NamespaceSelector},
 	}
 	if len(c.options.Actions) > 0 {
@@ -249,7 +248,6 @@ func (c *converter) constraintBinding(of *constraint, policy, name string, notes
 			out.MatchResources.ResourceRules = append(out.MatchResources.ResourceRules, resourceRule(k.APIGroups, resources...))
 		}
 	}
-	var names []metav1.LabelSelectorRequirement
 	for _, list := range []struct {
 		field    string
 		names    []string
@@ -264,13 +262,10 @@ func (c *converter) constraintBinding(of *constraint, policy, name string, notes
 			list.names = slices.DeleteFunc(list.names, isWildcard)
 		}
 		if len(list.names) > 0 {
-			names = append(names, namespaceNames(list.operator, list.names))
+			selector := cmp.Or(out.MatchResources.NamespaceSelector, &metav1.LabelSelector{})
+			selector.MatchExpressions = append(selector.MatchExpressions, namespaceNames(list.operator, list.names))
+			out.MatchResources.NamespaceSelector = selector
 		}
-	}
-	if len(names) > 0 {
-		selector := cmp.Or(m.NamespaceSelector, &metav1.LabelSelector{})
-		selector.MatchExpressions = append(selector.MatchExpressions, names...)
-		out.MatchResources.NamespaceSelector = selector
 	}
 	return out, nil
 }
