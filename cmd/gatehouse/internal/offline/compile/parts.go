@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
@@ -29,14 +30,21 @@ type part struct {
 // label is the path in names.
 func (p *part) label() string { return strings.ToLower(strings.Join(p.path, ".")) }
 
+// excludeNamespaces excludes those that are never sent to Gatehouse.
+func (c *compilation) excludeNamespaces(match *admissionregistrationv1.MatchResources) {
+	if len(c.options.ExcludeNamespaces) > 0 {
+		match.NamespaceSelector.MatchExpressions = append(match.NamespaceSelector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: c.options.ExcludeNamespaces,
+		})
+	}
+}
+
 // matchAs sets what a part matches, and its variables, or returns why it cannot.
 func (c *compilation) matchAs(s *source, p *part, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) string {
 	match := s.spec.MatchConstraints.DeepCopy()
 	spec.MatchConstraints, spec.Variables = match, slices.Clone(p.variables)
-	if s.Own != nil && len(c.options.ExcludeNamespaces) > 0 {
-		match.NamespaceSelector.MatchExpressions = append(match.NamespaceSelector.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: c.options.ExcludeNamespaces,
-		})
+	if s.Own != nil {
+		c.excludeNamespaces(match)
 	}
 	if p.path == nil {
 		spec.MatchConditions = slices.Clone(p.conditions)

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -43,6 +44,7 @@ func GeneralOfProfiles() []string {
 		"a container of the pod with the name and the image of one of the profile is taken for it, as is a volume that has what a profile with expressions says of it; paths and addresses are compared as they are written",
 		"nobody is warned of a profile that is left out or of an annotation without an effect; a pod with an invalid " + v1alpha1.InjectAnnotation + " is refused only if the selectors match",
 		"the API server's own checks refuse, in their words, what Gatehouse finds before: Pod Security, resources, sleeps, lengths",
+		"a pod for which an expression cannot be evaluated is refused, also one that Gatehouse's webhook lets through without the profile",
 		"what several profiles add to one list stands in any order, but for containers",
 		"what mutating webhooks add afterwards gets nothing, and they see the sidecar",
 	}
@@ -90,6 +92,7 @@ func (c *compilation) profiles(configuration *config.Config) error {
 			return err
 		}
 		spec, binding := t.translate()
+		c.excludeNamespaces(spec.MatchConstraints)
 		if c.options.Kubernetes < mutatingSince {
 			t.item.stay("the API server of Kubernetes " + c.options.Kubernetes + " has no MutatingAdmissionPolicy that is on")
 		}
@@ -288,14 +291,14 @@ func (t *translation) translate() (*admissionregistrationv1.MutatingAdmissionPol
 	spec := &admissionregistrationv1.MutatingAdmissionPolicySpec{
 		FailurePolicy: new(admissionregistrationv1.Fail), ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 		MatchConstraints: &admissionregistrationv1.MatchResources{
-			MatchPolicy: new(admissionregistrationv1.Equivalent), NamespaceSelector: cmp.Or(t.spec.Match.NamespaceSelector, new(metav1.LabelSelector)),
+			MatchPolicy: new(admissionregistrationv1.Equivalent), NamespaceSelector: cmp.Or(t.spec.Match.NamespaceSelector, new(metav1.LabelSelector)).DeepCopy(),
 			ObjectSelector: cmp.Or(t.spec.Match.ObjectSelector, new(metav1.LabelSelector)),
 			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}, Scope: new(admissionregistrationv1.AllScopes)},
 			}}},
 		},
-		MatchConditions: []admissionregistrationv1.MatchCondition{{
+		MatchConditions: []admissionregistrationv1.MatchCondition{registration.NotBreakGlass(), {
 			Name: "gatehouse-not-injected", Expression: fmt.Sprintf("!object.?metadata.?annotations.orValue({}).exists(k, k in %s)", names([]string{v1alpha1.StatusAnnotation, corev1.MirrorPodAnnotationKey})),
 		}},
 	}

@@ -632,6 +632,26 @@ func TestProfileReasons(t *testing.T) {
 	}
 }
 
+// TestProfileOfSomeNamespaces excludes the namespaces and the people of whom Gatehouse is sent nothing.
+func TestProfileOfSomeNamespaces(t *testing.T) {
+	t.Parallel()
+	c, found := config.InspectPaths(nil, map[string][]byte{"p.yaml": []byte("apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: p}\nspec: {injection: OptOut, match: {namespaceSelector: {matchLabels: {a: b}}}, template: {metadata: {labels: {c: d}}}}\n")})
+	if err := found.Err(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := Compile(c, Options{Kubernetes: "1.36", Now: now(), ExcludeNamespaces: []string{"kube-system"}})
+	if err != nil || len(out.Documents) != 2 {
+		t.Fatal(err, out)
+	}
+	spec := out.Documents[0].MutatingPolicy.Spec
+	if got := metav1.FormatLabelSelector(spec.MatchConstraints.NamespaceSelector); got != "a=b,kubernetes.io/metadata.name notin (kube-system)" || spec.MatchConditions[0].Name != "not-break-glass" {
+		t.Errorf("%s, %v", got, spec.MatchConditions)
+	}
+	if len(c.Sidecar.Profiles[0].Spec.Match.NamespaceSelector.MatchExpressions) > 0 {
+		t.Error("the source has changed")
+	}
+}
+
 // TestMutatingPolicies carries over policies that mutate with their bindings.
 func TestMutatingPolicies(t *testing.T) {
 	t.Parallel()

@@ -77,8 +77,8 @@ func (o *Options) configurations(needs Needs) []Document {
 		policy     admissionregistrationv1.FailurePolicyType
 		conditions []admissionregistrationv1.MatchCondition
 	}{
-		{AskedMutate, fail, []admissionregistrationv1.MatchCondition{notBreakGlass(), asking()}},
-		{DefaultMutate, ignore, []admissionregistrationv1.MatchCondition{notBreakGlass(), notAsking()}},
+		{AskedMutate, fail, []admissionregistrationv1.MatchCondition{NotBreakGlass(), asking()}},
+		{DefaultMutate, ignore, []admissionregistrationv1.MatchCondition{NotBreakGlass(), notAsking()}},
 		{FailMutate, fail, append(ownConditions(), notNewPodThatAsks())},
 		{IgnoreMutate, ignore, append(ownConditions(), notNewPod())},
 		{FailValidate, fail, ownConditions()},
@@ -223,7 +223,7 @@ func IsNeverSent(resource schema.GroupResource) bool {
 
 // ownConditions are the match conditions of every webhook for policies.
 func ownConditions() []admissionregistrationv1.MatchCondition {
-	conditions := []admissionregistrationv1.MatchCondition{notBreakGlass()}
+	conditions := []admissionregistrationv1.MatchCondition{NotBreakGlass()}
 	for _, s := range excluded {
 		conditions = append(conditions, s.condition())
 	}
@@ -237,14 +237,14 @@ func notTheAPIServer() admissionregistrationv1.MatchCondition {
 	return admissionregistrationv1.MatchCondition{Name: "not-the-api-server", Expression: `request.userInfo.username != "system:apiserver"`}
 }
 
-// notBreakGlass excludes requests of the break-glass group. It is the first
+// NotBreakGlass excludes requests of the break-glass group. It is the first
 // condition of every webhook but that for custom resources, which fails open anyway
 // and has something to say in an emergency too, so that whatever comes behind it cannot use up what
 // conditions may cost before it is evaluated, and one false condition keeps a
 // request from being sent even if another fails. It cannot fail itself: the request
 // is never null, and groups are checked with has() before they are read. The identity
 // guard refuses the group, so that a token cannot grant it.
-func notBreakGlass() admissionregistrationv1.MatchCondition {
+func NotBreakGlass() admissionregistrationv1.MatchCondition {
 	return admissionregistrationv1.MatchCondition{
 		Name:       "not-break-glass",
 		Expression: `!(has(request.userInfo.groups) && "` + v1alpha1.BreakGlassGroup + `" in request.userInfo.groups)`,
