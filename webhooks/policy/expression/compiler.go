@@ -38,6 +38,8 @@ type Declarations struct {
 	// Variables are those that may be named as variables.x; nil if there can be
 	// none.
 	Variables *Variables
+	// CheckOnly is true if the programs are not evaluated: what they are compiled to, and their bounds, are left out.
+	CheckOnly bool
 	// Reads requests Program.Reads, and Conditions are the match conditions of the
 	// expression.
 	Reads      bool
@@ -256,6 +258,9 @@ func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (co
 	out := &Program{text: text, output: output, variables: d.Variables, compiler: c, declared: keyOf(d)}
 	out.uses, out.asked, out.loops = analyze(root)
 	out.patterns = celbound.Patterns(root)
+	if d.CheckOnly {
+		return compiled{program: out, root: root}, nil
+	}
 	out.isNever = output.IsExactType(cel.BoolType) && planner.language().IsFalse(checked.NativeRep())
 	var size celcost.Value
 	out.bound, size = celcost.Of(checked.NativeRep(), d.Variables.size)

@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,34 +39,32 @@ type Options struct {
 
 // compilation is one call of Compile.
 type compilation struct {
-	spec      *policy.Spec
-	options   Options
-	out       Output
-	compiler  *expression.Compiler
+	spec    *policy.Spec
+	options Options
+	out     Output
+	*checker
+
 	selectors matching.Selectors
 	workloads *workload.Kinds
 	// custom are the kinds of workloads of which the API server does not check the pod templates, as GROUP/KIND.
-	custom    map[string]bool
-	templates *forTemplates
-	excepted  []exception
+	custom   map[string]bool
+	excepted []exception
 	// mutating is the last of the policies that mutate, whose compiler is used again.
 	mutating *mutation.Set
 	// injects is true if pods get sidecars.
 	injects bool
 	// names are the sources of documents, by the kinds and names of these.
 	names map[string]string
-	// checked is what is wrong with generated expressions, "" for nothing.
-	checked map[string]string
 }
 
 // Compile compiles a configuration that is valid. The error is about the options.
 func Compile(configuration *config.Config, options Options) (*Output, error) {
 	c := &compilation{
 		spec: &configuration.Policy, options: options, selectors: matching.NewSelectors(), injects: len(configuration.Sidecar.Profiles) > 0,
-		names: map[string]string{}, checked: map[string]string{}, custom: map[string]bool{},
+		names: map[string]string{}, custom: map[string]bool{},
 	}
 	var err error
-	if c.compiler, err = expression.NewCompiler(options.Kubernetes, nil); err != nil {
+	if c.checker, err = newChecker(options.Kubernetes); err != nil {
 		return nil, err
 	}
 	custom := workload.FromAPI(configuration.Workloads())
@@ -74,17 +74,20 @@ func Compile(configuration *config.Config, options Options) (*Output, error) {
 	if c.workloads, err = workload.New(custom); err != nil {
 		return nil, err
 	}
-	if c.templates, err = newForTemplates(); err != nil {
-		return nil, err
-	}
 	c.excepted = c.exceptions()
 	exceptionItems := c.out.Items
 	c.out.Items = nil
 	sources := c.sources()
 	for i := range sources {
-		if err := c.source(&sources[i]); err != nil {
+		if err := c.rules(&sources[i]); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.prepare(sources); err != nil {
+		return nil, err
+	}
+	for i := range sources {
+		c.source(&sources[i])
 	}
 	if err := c.profiles(configuration); err != nil {
 		return nil, err
@@ -120,6 +123,8 @@ type source struct {
 	rules, annotations []rule
 	// texts are the expressions as they are, and ofTemplates those for pod templates.
 	texts, ofTemplates texts
+	// alone is true if the match conditions depend on the object alone.
+	alone bool
 	// skipsSame is true if what an update does not change is not judged again, and existing if what it violated before is allowed. Before
 	// are the selectors of objects that an update can violate as before.
 	skipsSame, existing bool
@@ -151,6 +156,7 @@ func (s *source) stay(reason string) {
 func (c *compilation) sources() (out []source) {
 	for _, p := range c.spec.All() {
 		s := source{Any: p, spec: validation.DefaultPolicySpec(p.Spec)}
+		s.ChecksTemplates = p.ChecksTemplates && c.createsPods(s.spec.MatchConstraints)
 		s.Bindings = slices.Clone(p.Bindings)
 		for i := range s.Bindings {
 			s.Bindings[i].ValidatingAdmissionPolicyBindingSpec = validation.DefaultBindingSpec(p.Bindings[i].ValidatingAdmissionPolicyBindingSpec)
@@ -172,16 +178,42 @@ type rule struct {
 	program *expression.Program
 }
 
+// prepare checks the expressions of policies on all processors: it is most of the work, and one policy says nothing about another.
+func (c *compilation) prepare(sources []source) error {
+	const many = 50 // policies that are worth another checker
+	var group errgroup.Group
+	workers := min(runtime.GOMAXPROCS(0), 1+len(sources)/many)
+	for w := range workers {
+		group.Go(func() (err error) {
+			k := c.checker
+			if w > 0 {
+				if k, err = newChecker(c.kubernetes); err != nil {
+					return err
+				}
+			}
+			for i := w; i < len(sources); i += workers {
+				s := &sources[i]
+				if len(s.Bindings) == 0 {
+					continue
+				}
+				s.alone = k.check(s, &s.texts, true)
+				if s.ChecksTemplates {
+					s.ofTemplates = k.templates.translate(&s.texts)
+					k.check(s, &s.ofTemplates, false)
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
 // source compiles a policy.
-func (c *compilation) source(s *source) error {
+func (c *compilation) source(s *source) {
 	if len(s.Bindings) == 0 {
-		c.item(s.Kind, s.Name, "").note("no binding puts it in force")
-		return nil
+		return
 	}
-	if err := c.rules(s); err != nil {
-		return err
-	}
-	if alone := c.check(s, &s.texts, true); s.AllowsExisting && alone {
+	if s.AllowsExisting && s.alone {
 		s.skipsSame = true
 		c.existing(s)
 	}
@@ -198,22 +230,22 @@ func (c *compilation) source(s *source) error {
 		}
 		byPath[path].kinds = append(byPath[path].kinds, k)
 	}
-	c.part(s, first)
-	if !s.ChecksTemplates || !c.createsPods(s.spec.MatchConstraints) {
-		return nil
+	if c.part(s, first); !s.ChecksTemplates {
+		return
 	}
-	s.ofTemplates = c.templates.translate(&s.texts)
-	c.check(s, &s.ofTemplates, false)
 	for _, path := range sortedKeys(byPath) {
 		p := byPath[path]
 		p.texts = s.ofTemplates.at(p.path)
 		c.part(s, p)
 	}
-	return nil
 }
 
 // rules sets the rules of a policy with their expressions, and adds them to the report.
 func (c *compilation) rules(s *source) error {
+	if len(s.Bindings) == 0 {
+		c.item(s.Kind, s.Name, "").note("no binding puts it in force")
+		return nil
+	}
 	s.texts = texts{conditions: s.spec.MatchConditions, variables: slices.Clone(s.spec.Variables)}
 	add := func(r rule, t text) { s.rules, s.texts.rules = append(s.rules, r), append(s.texts.rules, t) }
 	if s.Own != nil && s.Own.PodSecurity != nil {

@@ -24,6 +24,8 @@ type forTemplates struct {
 	untranslated map[string]string
 	// problem is why the expression has no translation, "" for none.
 	problem string
+	// known are the results for expressions that name no variable without a translation.
+	known map[string][2]string
 }
 
 // newForTemplates returns the rewriting.
@@ -33,7 +35,7 @@ func newForTemplates() (*forTemplates, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse expressions: %w", err)
 	}
-	return &forTemplates{parser: p, new: ast.NewExprFactory(), untranslated: map[string]string{}}, nil
+	return &forTemplates{parser: p, new: ast.NewExprFactory(), untranslated: map[string]string{}, known: map[string][2]string{}}, nil
 }
 
 // translate returns the expressions of a policy for templates at any path.
@@ -92,6 +94,12 @@ func (t *texts) at(path []string) *texts {
 
 // rewrite returns the expression for templates at any path, or why there is none.
 func (t *forTemplates) rewrite(text string) (out, problem string) {
+	if len(t.untranslated) == 0 {
+		if known, ok := t.known[text]; ok {
+			return known[0], known[1]
+		}
+		defer func() { t.known[text] = [2]string{out, problem} }()
+	}
 	parsed, errs := t.parser.Parse(common.NewTextSource(text))
 	if len(errs.GetErrors()) > 0 {
 		return "", "it cannot be parsed"

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -38,72 +39,128 @@ func firstError(found diagnostic.List) string {
 	return ""
 }
 
-// check compiles the expressions of a policy for the version, and notes what is wrong with them. It reports whether the match conditions
-// depend on the object alone. Of expressions that are the policy's own, it keeps the programs of the rules.
+// checker compiles expressions for a version of Kubernetes, those of documents that declare the same only once. It is not safe for concurrent use.
+type checker struct {
+	compiler   *expression.Compiler
+	kubernetes string
+	templates  *forTemplates
+	scopes     map[string]*scope
+}
+
+func newChecker(kubernetes string) (*checker, error) {
+	compiler, err := expression.NewCompiler(kubernetes, nil)
+	if err != nil {
+		return nil, err
+	}
+	templates, err := newForTemplates()
+	return &checker{compiler: compiler, kubernetes: kubernetes, templates: templates, scopes: map[string]*scope{}}, err
+}
+
+// scope is what documents have that declare the same.
+type scope struct {
+	*expression.Scope
+
+	found diagnostic.List
+	// problem is what is wrong with match conditions and variables, and alone is true if the conditions depend on the object alone.
+	problem string
+	alone   bool
+	known   map[string]checked
+}
+
+// checked is an expression that was compiled, or what is wrong with it.
+type checked struct {
+	program *expression.Program
+	problem string
+}
+
+// scope returns that of documents with these match conditions and variables.
+func (c *checker) scope(params bool, conditions []admissionregistrationv1.MatchCondition, variables []admissionregistrationv1.Variable) *scope {
+	key := fmt.Sprintf("%v %q %q", params, conditions, variables)
+	s := c.scopes[key]
+	if s != nil {
+		return s
+	}
+	s = &scope{alone: true, known: map[string]checked{}}
+	s.Scope = expression.NewScope(validation.Reporter{List: &s.found}, c.compiler, params, variables, nil)
+	s.CheckOnly, s.Budget = true, nil
+	for _, condition := range s.CompileConditions(field.NewPath("matchConditions"), conditions) {
+		s.alone = s.alone && !condition.Uses().Has(expression.UsesOldObject|expression.UsesUser|expression.UsesAuthorizer)
+	}
+	s.DeclareVariables(field.NewPath("variables"), variables)
+	s.Reads, s.problem = true, firstError(s.found)
+	c.scopes[key] = s
+	return s
+}
+
+// check compiles an expression by a method of the scope.
+func (s *scope) check(kind, text string, by func(path *field.Path, text string) *expression.Program) checked {
+	out, known := s.known[kind+text]
+	if !known && text != "" {
+		s.found = s.found[:0]
+		out = checked{by(nil, text), ""}
+		if out.problem = firstError(s.found); out.problem != "" {
+			out.program = nil
+		}
+		s.known[kind+text] = out
+	}
+	return out
+}
+
+func (s *scope) rule(text string) checked {
+	return s.check("", text, func(path *field.Path, text string) *expression.Program { return s.Compile(path, text, cel.BoolType) })
+}
+
+// check compiles the expressions of a policy, and notes what is wrong with them. It reports whether the match conditions depend on the object
+// alone. Of expressions that are the policy's own, it keeps the programs of the rules.
 //
-// What documents put together of these expressions, in parentheses and joined by ||, is accepted like its parts: they are compiled once.
-func (c *compilation) check(s *source, t *texts, own bool) (alone bool) {
+// What documents put together of these expressions, in parentheses and joined by ||, is accepted like its parts.
+func (c *checker) check(s *source, t *texts, own bool) (alone bool) {
 	if t.problem != "" {
 		return false
 	}
-	var found diagnostic.List
-	what := "it does not compile in Kubernetes " + c.options.Kubernetes + ": "
-	if !own {
-		what = "it does not compile for them: "
+	what := "it does not compile for them: "
+	if own {
+		what = "it does not compile in Kubernetes " + c.kubernetes + ": "
 	}
-	wrong := func() (problem string) {
-		if problem = firstError(found); problem != "" {
+	wrong := func(problem string) string {
+		if problem != "" {
 			problem = what + problem
 		}
-		found = found[:0]
 		return problem
 	}
-	scope := expression.NewScope(validation.Reporter{List: &found}, c.compiler, s.spec.ParamKind != nil, t.variables, nil)
-	alone = true
-	for _, condition := range scope.CompileConditions(field.NewPath("matchConditions"), t.conditions) {
-		alone = alone && !condition.Uses().Has(expression.UsesOldObject|expression.UsesUser|expression.UsesAuthorizer)
-	}
-	scope.DeclareVariables(field.NewPath("variables"), t.variables)
-	if t.problem = wrong(); t.problem != "" {
+	in := c.scope(s.spec.ParamKind != nil, t.conditions, t.variables)
+	if t.problem = wrong(in.problem); t.problem != "" {
 		return false
 	}
-	scope.Reads = own
 	for i := range t.rules {
-		if r := &t.rules[i]; !s.rules[i].standard && r.problem == "" {
-			program := scope.Compile(nil, r.expression, cel.BoolType)
-			if r.problem = wrong(); own {
-				s.rules[i].program = program
-			}
-			if scope.CompileMessage(nil, r.message); len(found) > 0 {
-				r.message, r.messageProblem = "", wrong()
-			}
+		r := &t.rules[i]
+		if s.rules[i].standard || r.problem != "" {
+			continue
+		}
+		checked := in.rule(r.expression)
+		if r.problem = wrong(checked.problem); own {
+			s.rules[i].program = checked.program
+		}
+		if message := in.check("message ", r.message, in.CompileMessage); message.problem != "" {
+			r.message, r.messageProblem = "", wrong(message.problem)
 		}
 	}
-	scope.Reads = false
 	for i := range t.annotations {
 		if a := &t.annotations[i]; a.problem == "" {
-			scope.Compile(nil, a.expression, cel.StringType, cel.NullType)
-			a.problem = wrong()
+			a.problem = wrong(in.check("annotation ", a.expression, func(path *field.Path, text string) *expression.Program {
+				return in.Compile(path, text, cel.StringType, cel.NullType)
+			}).problem)
 		}
 	}
-	return alone
+	return in.alone
 }
 
 // accepts returns why the API server refuses a condition that is made here, "" if it does not.
-func (c *compilation) accepts(text string) (problem string) {
-	if problem, known := c.checked[text]; known {
-		return problem
+func (c *checker) accepts(text string) string {
+	if len(text) > maxExpression {
+		return "it is too long for the API server"
 	}
-	var found diagnostic.List
-	variables := []admissionregistrationv1.Variable{{Name: powerVariable, Expression: "true"}}
-	scope := expression.NewScope(validation.Reporter{List: &found}, c.compiler, false, variables, nil)
-	scope.DeclareVariables(nil, variables)
-	scope.Compile(nil, text, cel.BoolType)
-	if problem = firstError(found); len(text) > maxExpression {
-		problem = "it is too long for the API server"
-	}
-	c.checked[text] = problem
-	return problem
+	return c.scope(false, nil, []admissionregistrationv1.Variable{{Name: powerVariable, Expression: "true"}}).rule(text).problem
 }
 
 // nesting returns how deep brackets and conditionals are in each other, at most.
