@@ -276,7 +276,7 @@ func (p *pair) unnamed(req admission.Request) (rules []string) {
 		isNative := true
 		for _, item := range p.out.Items {
 			of, rule, _ := strings.Cut(one, " ")
-			if of == item.Kind+"/"+item.Name && item.Status != Native && (strings.HasPrefix(rule, item.Rule+" ") || strings.HasPrefix(rule, item.Rule+".")) {
+			if of == item.Kind+"/"+item.Name && item.Status != Native && (strings.HasPrefix(rule, " ") || strings.HasPrefix(rule, item.Rule+" ") || strings.HasPrefix(rule, item.Rule+".")) {
 				isNative = false
 			}
 		}
