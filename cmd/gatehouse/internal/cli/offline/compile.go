@@ -216,10 +216,8 @@ type compileReport struct {
 	Summary []*compileCount `json:"summary"`
 	// Items are the rules, profiles and exceptions.
 	Items []*compile.Item `json:"items"`
-	// General are differences of all compiled documents.
+	// General are differences of all compiled policies, and then of all compiled profiles if there are any.
 	General []string `json:"general"`
-	// GeneralOfProfiles are differences of all compiled profiles.
-	GeneralOfProfiles []string `json:"generalOfProfiles,omitempty"`
 	// Expires is when the first exception in the documents ends, nil for never.
 	Expires   *time.Time `json:"expires,omitempty"`
 	Documents []any      `json:"documents"`
@@ -269,7 +267,7 @@ func newCompileReport(out *compile.Output) *compileReport {
 		r.Expires = new(out.Expires.UTC())
 	}
 	if slices.ContainsFunc(out.Items, func(i *compile.Item) bool { return i.Kind == compile.ProfileKind && i.Status != compile.Stays }) {
-		r.GeneralOfProfiles = compile.GeneralOfProfiles()
+		r.General = append(r.General, compile.GeneralOfProfiles()...)
 	}
 	return r
 }
@@ -299,16 +297,7 @@ func (r *compileReport) write(w io.Writer, f *compileFlags) {
 		}
 		return i.Notes
 	})
-	line("\nIn all compiled policies:")
-	for _, difference := range r.General {
-		line("  %s", difference)
-	}
-	if len(r.GeneralOfProfiles) > 0 {
-		line("\nIn all compiled profiles:")
-		for _, difference := range r.GeneralOfProfiles {
-			line("  %s", difference)
-		}
-	}
+	line("\nBesides, %d differences hold for all that is compiled: -o json lists them in .general.", len(r.General))
 	if r.Expires != nil {
 		line("\nThe first exception in the documents ends at %s: compile again by then.", r.Expires.Format(time.RFC3339))
 	}
