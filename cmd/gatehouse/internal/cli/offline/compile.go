@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/compile"
@@ -20,6 +21,7 @@ type compileFlags struct {
 	configFlag
 	output, kubernetes, until string
 	static, check, prune      bool
+	excluded                  []string
 }
 
 // defaultCompileVersion is the version of the API server for which policies are compiled if nobody says another.
@@ -93,6 +95,7 @@ something cannot be read or written.`,
 	flags.StringVarP(&f.output, "output", "o", "yaml", "output format: yaml or json, or a directory to write files to; it is created")
 	flags.StringVar(&f.kubernetes, "kubernetes", defaultCompileVersion, "version of the API server: "+cli.OrList(compileVersions()))
 	flags.StringVar(&f.until, "until", "", "time in RFC 3339 up to which the documents will be used: exceptions that end before are left out")
+	flags.StringSliceVar(&f.excluded, "exclude-namespace", cli.ExcludedNamespaces(), "namespaces in which AdmissionPolicies are not in force, because the API server sends nothing about them to Gatehouse; repeatable")
 	flags.BoolVar(&f.static, "static", false, "write policies that kube-apiserver reads from files of its hosts (staticManifestsDir), into directories below -o DIR")
 	flags.BoolVar(&f.check, "check", false, "write nothing, and fail if files of -o DIR would change, or an exception in them has ended")
 	flags.BoolVar(&f.prune, "prune", false, "print the objects (with --static, the files) that an earlier run wrote into -o DIR and this one does not")
@@ -108,7 +111,7 @@ func (f *compileFlags) isDirectory() bool { return f.output != "yaml" && f.outpu
 
 // options returns what the flags say.
 func (f *compileFlags) options(now time.Time) (compile.Options, error) {
-	options := compile.Options{Kubernetes: f.kubernetes, Now: now}
+	options := compile.Options{Kubernetes: f.kubernetes, Now: now, ExcludeNamespaces: slices.Sorted(slices.Values(f.excluded))}
 	var problems cli.Problems
 	problems.Add(!slices.Contains(compileVersions(), f.kubernetes), "--kubernetes %q: must be %s", cli.OneLine(f.kubernetes), cli.OrList(compileVersions()))
 	if f.until != "" {
@@ -119,6 +122,9 @@ func (f *compileFlags) options(now time.Time) (compile.Options, error) {
 	}
 	problems.Add((f.check || f.prune || f.static) && !f.isDirectory(), "--check, --prune and --static are for a directory (hint: -o DIR)")
 	problems.Add(f.static && f.kubernetes == "1.35", "--static: Kubernetes 1.35 reads no policies from files (hint: --kubernetes 1.37)")
+	for _, name := range f.excluded {
+		problems.Add(len(validation.IsDNS1123Label(name)) > 0, "--exclude-namespace %q: must be the name of a namespace: lower-case letters, digits and dashes", cli.OneLine(name))
+	}
 	problems = append(problems, cli.CheckDir("--config", f.config))
 	if f.isDirectory() {
 		problems.Add(slices.Contains([]string{"", "table", "text", "wide", "name", "yml", "dir"}, f.output),

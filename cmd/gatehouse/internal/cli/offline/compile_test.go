@@ -80,12 +80,14 @@ func TestCompile(t *testing.T) {
 	run(cli.ExitNo, []string{"images.gatehouse.dev.yaml: is missing\n", "is not up to date: run gatehouse compile --config " + dir + " -o " + out + ", then commit or apply the files\n"}, "--check")
 	run(cli.ExitYes, []string{"all     1       0        0\n"})
 	first := read()
-	for _, part := range []string{"kind: ValidatingAdmissionPolicy\n", "kind: ValidatingAdmissionPolicyBinding\n", "name: images.spec.template.gatehouse.dev\n", "validations[registry]: another registry", "compiled-from: AdmissionPolicy/images"} {
+	for _, part := range []string{"kind: ValidatingAdmissionPolicy\n", "kind: ValidatingAdmissionPolicyBinding\n", "name: images.spec.template.gatehouse.dev\n", "validations[registry]: another registry", "compiled-from: AdmissionPolicy/images", "- kube-system\n"} {
 		if !strings.Contains(first, part) {
 			t.Errorf("there is no %q in\n%s", part, first)
 		}
 	}
 	run(cli.ExitYes, nil, "--check")
+
+	run(cli.ExitNo, []string{"images.gatehouse.dev.yaml: would change\n", "run gatehouse compile --config " + dir + " -o " + out + " --exclude-namespace a,b, then"}, "--check", "--exclude-namespace", "a,b")
 
 	write("legacy.yaml", compileException)
 	if run(cli.ExitNo, []string{"images.gatehouse.dev.yaml: would change\n"}, "--check"); read() != first {
@@ -194,6 +196,7 @@ func TestCompileUsage(t *testing.T) {
 		"past":                {[]string{"--config", library, "--until", "2001-01-01T00:00:00Z"}, "--until 2001-01-01T00:00:00Z: is past (hint: "},
 		"nothing to check":    {[]string{"--config", library, "--check"}, "--check, --prune and --static are for a directory (hint: -o DIR)"},
 		"files in 1.35":       {[]string{"--config", library, "-o", empty, "--static", "--kubernetes", "1.35"}, "(hint: --kubernetes 1.37)"},
+		"no namespace":        {[]string{"--config", library, "--exclude-namespace", "A"}, `--exclude-namespace "A": must be the name of a namespace`},
 		"another format":      {[]string{"--config", library, "-o", "table"}, `--output "table": must be yaml, json or a directory (hint: ./table is a directory of this name)`},
 		"a file":              {[]string{"--config", library, "-o", file}, `" is a file (hint: -o yaml writes to standard output, and -o DIR into a directory)`},
 		"below a file":        {[]string{"--config", library, "-o", filepath.Join(file, "x")}, filepath.Join(file, "x") + `" cannot be read: not a directory`},

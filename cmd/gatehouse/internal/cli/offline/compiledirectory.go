@@ -141,6 +141,9 @@ func (f *compileFlags) words() string {
 	if f.kubernetes != defaultCompileVersion {
 		words += " --kubernetes " + f.kubernetes
 	}
+	if !slices.Equal(f.excluded, cli.ExcludedNamespaces()) {
+		words += " --exclude-namespace " + shell.Quote(strings.Join(f.excluded, ","))
+	}
 	if f.static {
 		words += " --static"
 	}
