@@ -167,61 +167,49 @@ func operationCheck(one *condition) (func(operation string) bool, bool) {
 
 // resolve translates a part of a condition: a text with variables, a list of such, or a constant.
 func (c *ruleConverter) resolve(value any, field string, s jmespath.Scope) jmespath.Value {
-	v, err := c.resolveAny(value, s)
-	c.fail(atField(field, err))
-	return v
-}
-
-func (c *ruleConverter) resolveAny(value any, s jmespath.Scope) (jmespath.Value, error) {
-	switch v := value.(type) {
-	case string:
-		if jmespath.HasVariables(v) {
-			return jmespath.Template(v, s)
-		}
-	case []any:
-		if !hasVariables(v) {
-			break
-		}
-		var all []celexpr.Expr
-		var constants []any
-		out := jmespath.Value{Type: celexpr.ListOf(celexpr.Type{})}
-		for i, item := range v {
-			of, err := c.resolveAny(item, s)
-			if err != nil {
-				return of, err
-			}
-			if list, ok := of.Literal.([]any); ok && of.Constant && len(v) > 1 {
-				c.note("the list %v within a list is compared as one text, as by Kyverno", list)
-				of = jmespath.Const(fmt.Sprint(list))
-			}
-			if of.Constant {
-				constants = append(constants, of.Literal)
-			}
-			if len(v) == 1 && of.Type.Kind() == celexpr.Sequence { // Kyverno compares the elements as texts
-				return of, nil
-			}
-			if !of.Always() && !of.Total {
-				out.Present, out.Fails = celexpr.And(out.Present, of.Present), true
-			}
-			if i == 0 {
-				out.Type = celexpr.ListOf(of.Type)
-			}
-			if !of.Constant && len(v) > 1 { // elements of a list are of one type in CEL
-				of.Expr = celexpr.Func("string", of.Expr)
-			}
-			all = append(all, of.Expr)
-		}
-		if len(constants) == len(v) {
-			return jmespath.Const(constants), nil
-		}
-		out.Expr = celexpr.List(all...)
-		return out, nil
-	case map[string]any:
-		if hasVariables(v) {
-			return jmespath.Value{}, unsupported("", "write it in CEL", "an object with variables")
-		}
+	if !hasVariables(value) {
+		return jmespath.Const(value)
 	}
-	return jmespath.Const(value), nil
+	list, isList := value.([]any)
+	if !isList {
+		text, ok := value.(string)
+		if !ok {
+			c.fail(unsupported(field, "write it in CEL", "an object with variables"))
+		}
+		v, err := jmespath.Template(text, s)
+		c.fail(atField(field, err))
+		return v
+	}
+	var all []celexpr.Expr
+	var constants []any
+	var out jmespath.Value
+	for i, item := range list {
+		of := c.resolve(item, field, s)
+		if inner, ok := of.Literal.([]any); ok && of.Constant && len(list) > 1 {
+			c.note("the list %v within a list is compared as one text, as by Kyverno", inner)
+			of = jmespath.Const(fmt.Sprint(inner))
+		}
+		switch {
+		case len(list) == 1 && of.Type.Kind() == celexpr.Sequence: // Kyverno compares the elements as texts
+			return of
+		case of.Constant:
+			constants = append(constants, of.Literal)
+		case len(list) > 1: // elements of a list are of one type in CEL
+			of.Expr = celexpr.Func("string", of.Expr)
+		}
+		if !of.Always() && !of.Total {
+			out.Present, out.Fails = celexpr.And(out.Present, of.Present), true
+		}
+		if i == 0 {
+			out.Type = celexpr.ListOf(of.Type)
+		}
+		all = append(all, of.Expr)
+	}
+	if len(constants) == len(list) {
+		return jmespath.Const(constants)
+	}
+	out.Expr = celexpr.List(all...)
+	return out
 }
 
 // hasVariables reports whether there are variables in a value.
@@ -313,6 +301,8 @@ func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
 	switch literal := value.Literal.(type) {
 	case string:
 		switch {
+		case kind == celexpr.Sequence && literal == "" && key.Literal == "": // an empty one with || '' is that
+			return celexpr.Eq(celexpr.Func("size", key.Expr), celexpr.Int(0)), nil
 		case slices.Contains([]celexpr.Kind{celexpr.Truth, celexpr.Sequence, celexpr.Map, celexpr.Struct}, kind):
 			return celexpr.False, nil
 		case key.Constant:
@@ -393,7 +383,9 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 	}
 	if key.Constant {
 		text := fmt.Sprint(key.Literal)
-		return celexpr.Bool(slices.ContainsFunc(items, func(item any) bool { return pattern.MatchWildcard(fmt.Sprint(item), text) })), nil
+		return celexpr.Bool(slices.ContainsFunc(items, func(item any) bool {
+			return pattern.MatchWildcard(fmt.Sprint(item), text) || pattern.MatchWildcard(text, fmt.Sprint(item))
+		})), nil
 	}
 	if len(items) == 1 && kind == celexpr.Truth {
 		if is := celexpr.Raw(fmt.Sprint(items[0])); is.IsTrue() || is.IsFalse() {

@@ -119,10 +119,7 @@ func others(group, version, kind string) (found []target) {
 // targetsOf returns the resources of a kind.
 func (c *converter) targetsOf(name string) ([]target, error) {
 	group, version, kind, sub := splitKind(name)
-	suffix := ""
-	if sub != "" {
-		suffix = "/" + sub
-	}
+	suffix := strings.TrimSuffix("/"+sub, "/")
 	connect := slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, sub)
 	if kind == "*" {
 		return []target{{group: group, version: version, resource: "*" + suffix, kind: "*", connect: connect}}, nil
@@ -281,10 +278,11 @@ func (c *converter) readFilter(f *filter, field string, object celexpr.Expr, ofR
 		b.conditions = append(b.conditions, guard{"name", anyOf(name, names)})
 	}
 	isNamespace, isAny := func(t target) bool { return t.kind == "Namespace" }, func(t target) bool { return t.kind == "*" }
+	inside := slices.DeleteFunc(slices.Clone(about), isNamespace)
 	ofNamespace := celexpr.Eq(celexpr.Raw("request.kind.kind"), celexpr.Str("Namespace"))
 	if len(r.Namespaces) > 0 {
 		namespace := namespaceOf(about)
-		switch inside := slices.DeleteFunc(slices.Clone(about), isNamespace); {
+		switch {
 		case len(inside) == 0 && len(about) > 0:
 			namespace = celexpr.Raw("request.name")
 		case len(inside) < len(about) || slices.ContainsFunc(about, isAny):
@@ -320,7 +318,6 @@ func (c *converter) readFilter(f *filter, field string, object celexpr.Expr, ofR
 	}
 	if r.NamespaceSelector != nil {
 		b.selector = r.NamespaceSelector
-		inside := slices.DeleteFunc(slices.Clone(about), isNamespace)
 		if len(inside) == 0 && len(about) > 0 {
 			b.conditions = append(b.conditions, guard{"kind", celexpr.False})
 		} else if len(b.targets) == 0 && len(inside) < max(len(about), 1) || slices.ContainsFunc(about, isAny) {

@@ -68,7 +68,7 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 		switch kind {
 		case "(", "<":
 			check := b.pattern(value, b.field, jmespath.Value{Expr: inner.expr, Type: inner.kind, Name: key}, b.scope, here...)
-			conditions = append(conditions, has, celexpr.Not(check.Skipped), check.Allowed)
+			conditions = append(conditions, has, check.Holds())
 		case "+":
 			out = append(out, operations(nil).when(has, b.set(inner, stripAnchors(value), here))...)
 		case "":

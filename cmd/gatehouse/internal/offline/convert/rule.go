@@ -387,7 +387,7 @@ func (c *ruleConverter) check(of *checks, field string, value jmespath.Value, s 
 	for i, one := range of.AnyPattern {
 		check := c.pattern(one, fmt.Sprintf("%s.anyPattern[%d]", field, i), value, s)
 		allowed = append(allowed, check.Allowed)
-		holds = append(holds, celexpr.And(celexpr.Not(check.Skipped), check.Allowed))
+		holds = append(holds, check.Holds())
 	}
 	if holding := celexpr.Or(holds...); holding.Equal(celexpr.Or(allowed...)) {
 		return holding

@@ -198,6 +198,12 @@ validate: {deny: {}}`, "{metadata: {name: f, namespace: default}}", frozen + "\n
 			"an object that is missing", `validate: {deny: {conditions: {all: [{key: "{{ request.object.spec.affinity.nodeAffinity || '' }}", operator: Equals, value: ''}]}}}`,
 			"{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {}}]}}}", "{}\n{affinity: {}}",
 		},
+		{
+			"a list that may be empty", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.tolerations || '' }}", operator: NotEquals, value: ''}]}}}`,
+			"{}\n{tolerations: []}", "{tolerations: [{key: a}]}",
+		},
+		{"a constant with wildcards", `context: [{name: set, variable: {value: [A=a, B=b]}}]
+validate: {deny: {conditions: {all: [{key: "C=*", operator: AnyNotIn, value: "{{ set }}"}, {key: "A=*", operator: AnyIn, value: "{{ set }}"}, {key: "{{ request.object.metadata.name }}", operator: Equals, value: b}]}}}`, "{}", "{metadata: {name: b}}"},
 		{"a ConfigMap by its path", `context: [{name: cm, apiCall: {urlPath: /api/v1/namespaces/default/configmaps/settings, jmesPath: data.name}}]
 validate: {deny: {conditions: {any: [{key: "{{ request.object.metadata.name }}", operator: NotEquals, value: "{{ cm }}"}]}}}`, "{metadata: {name: good}}", "{metadata: {name: bad}}"},
 		{"a ConfigMap in CEL", `validate: {cel: {variables: [{name: cm, expression: "resource.Get('v1', 'configmaps', 'default', 'settings')"}], expressions: [{expression: "object.metadata.name == variables.cm.data.name"}]}}`, "{metadata: {name: good}}", "{metadata: {name: bad}}"},

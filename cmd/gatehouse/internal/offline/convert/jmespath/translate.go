@@ -132,8 +132,8 @@ func cutHoles(text string, scope Scope) (string, map[string]Value, error) {
 		if err != nil {
 			return "", nil, err
 		}
-		name, constant := v.Literal.(string)
-		if !constant {
+		name, isText := v.Literal.(string)
+		if !isText || !v.Constant {
 			name = fmt.Sprintf("hole_%d_", len(holes))
 			holes[name] = v
 		}
@@ -421,7 +421,7 @@ func (s Scope) or(n *parsing.ASTNode) Value {
 	}
 	if left.Type.Kind() == celexpr.Sequence || left.Total {
 		if list, ok := right.Literal.([]any); ok && len(list) == 0 || right.Literal == "" { // of an empty list, the length is that of ""
-			return Value{Expr: left.List(), Type: left.Type, Name: left.Name}
+			return Value{Expr: left.List(), Type: left.Type, Name: left.Name, Literal: right.Literal}
 		}
 		return s.refuse("write it in CEL", "another default of a list than an empty one")
 	}

@@ -19,7 +19,7 @@ type Value struct {
 	// Fails reports whether Kyverno fails to evaluate what is missing. Otherwise it is null there.
 	Fails bool
 	Type  celexpr.Type
-	// Literal is the constant that the value is, if Constant holds.
+	// Literal is the constant that the value is, if Constant holds, and of a list the value that it has by || where it is empty.
 	Literal  any
 	Constant bool
 	// Name is what the value is called, for the variables of loops.

@@ -28,16 +28,11 @@ type Check struct {
 // always returns a check that always applies.
 func always(allowed celexpr.Expr) Check { return Check{Allowed: allowed, Skipped: celexpr.False} }
 
-// holds returns the condition that a check holds.
-func (c Check) holds() celexpr.Expr { return celexpr.And(celexpr.Not(c.Skipped), c.Allowed) }
+// Holds returns the condition that a check holds.
+func (c Check) Holds() celexpr.Expr { return celexpr.And(celexpr.Not(c.Skipped), c.Allowed) }
 
-// Limits of a pattern, which is untrusted.
-const (
-	maxDepth = 40
-	maxNodes = 5000
-	// maxSize bounds an expression in bytes: each level of conditions within conditions repeats those below.
-	maxSize = 16 << 10
-)
+// maxSize bounds an expression in bytes: a pattern is untrusted, and each level of conditions within conditions repeats those below.
+const maxSize = 16 << 10
 
 // Compiler translates patterns.
 type Compiler struct {
@@ -46,7 +41,6 @@ type Compiler struct {
 	// Notes say in what the translation differs. Some may say the same.
 	Notes []string
 
-	nodes int
 	// err is the first error. What is translated after it does not matter.
 	err error
 }
@@ -72,9 +66,6 @@ func (c *Compiler) note(format string, args ...any) {
 
 // value translates the pattern of a value that is there.
 func (c *Compiler) value(v jmespath.Value, pattern any, path []string, names celexpr.Names) Check {
-	if c.nodes++; len(path) > maxDepth || c.nodes > maxNodes {
-		return c.refuse(path, "a pattern that is too large", "split the rule")
-	}
 	switch p := pattern.(type) {
 	case map[string]any:
 		return c.object(v, p, path, names)
@@ -222,7 +213,7 @@ func (c *Compiler) object(v jmespath.Value, pattern map[string]any, path []strin
 	for _, a := range anchors {
 		check := c.member(v, a, path, names)
 		if a.kind == "(" {
-			condition, allSkipped = celexpr.And(condition, check.holds()), celexpr.False
+			condition, allSkipped = celexpr.And(condition, check.Holds()), celexpr.False
 			continue
 		}
 		fails, allSkipped = celexpr.And(fails, celexpr.Or(skipped, check.Allowed)), celexpr.And(allSkipped, check.Skipped)
@@ -245,10 +236,7 @@ func (c *Compiler) object(v jmespath.Value, pattern map[string]any, path []strin
 		skipped = celexpr.Or(skipped, celexpr.And(celexpr.And(allowed...), check.Skipped))
 	}
 	// A condition that does not hold skips the object, whatever else there is.
-	out := Check{
-		Allowed: celexpr.Or(celexpr.Not(condition), celexpr.And(allowed...)),
-		Skipped: celexpr.Or(celexpr.Not(condition), skipped),
-	}
+	out := Check{Allowed: celexpr.Or(celexpr.Not(condition), celexpr.And(allowed...)), Skipped: celexpr.Or(celexpr.Not(condition), skipped)}
 	if !global.IsFalse() {
 		out.global = global
 	}
@@ -261,7 +249,7 @@ func (c *Compiler) object(v jmespath.Value, pattern map[string]any, path []strin
 // member translates a key of a pattern. A condition holds if it applies.
 func (c *Compiler) member(v jmespath.Value, a anchored, path []string, names celexpr.Names) Check {
 	path = append(slices.Clone(path), a.written)
-	if isWildcardKey(v.Name, a.key) {
+	if (v.Name == "labels" || v.Name == "annotations") && strings.ContainsAny(a.key, "*?") {
 		return c.wildcardKey(v, a, path)
 	}
 	inner := v.Member(a.key)
@@ -287,7 +275,7 @@ func (c *Compiler) member(v jmespath.Value, a anchored, path []string, names cel
 	}
 	switch {
 	case a.kind == "<": // what is not there is no reason to skip
-		skipped := celexpr.And(has, celexpr.Not(check.holds()))
+		skipped := celexpr.And(has, celexpr.Not(check.Holds()))
 		return Check{Allowed: celexpr.True, Skipped: skipped, global: skipped}
 	case a.kind == "=" || a.kind == "" && absentMatches(a.pattern):
 		out.Allowed = celexpr.Or(hasNot, check.Allowed)
@@ -307,14 +295,9 @@ func (c *Compiler) exists(v jmespath.Value, pattern any, path []string, names ce
 		}
 		element := jmespath.Value{Expr: celexpr.Raw(name), Type: v.Type.Elem(), Name: v.Name}
 		check := c.value(element, fields, append(slices.Clone(path), strconv.Itoa(i)), inner)
-		all = celexpr.And(all, celexpr.Macro(v.Expr, "exists", name, check.holds()))
+		all = celexpr.And(all, celexpr.Macro(v.Expr, "exists", name, check.Holds()))
 	}
 	return all
-}
-
-// isWildcardKey reports whether a key is that of a label or annotation whose name has wildcards.
-func isWildcardKey(of, key string) bool {
-	return (of == "labels" || of == "annotations") && strings.ContainsAny(key, "*?")
 }
 
 // wildcardKey translates a label or annotation whose name has wildcards.

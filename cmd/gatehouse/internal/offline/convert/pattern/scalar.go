@@ -33,7 +33,7 @@ func parse(pattern string) [][]comparison {
 	var out [][]comparison
 	for alternative := range strings.SplitSeq(pattern, "|") {
 		var all []comparison
-		for text := range strings.SplitSeq(strings.Trim(alternative, " "), "&") {
+		for text := range strings.SplitSeq(alternative, "&") {
 			text = strings.Trim(text, " ")
 			m := rangeForm.FindStringSubmatch(text)
 			switch {
@@ -59,13 +59,6 @@ func parseComparison(text string) comparison {
 		}
 	}
 	return comparison{operator: "==", operand: text}
-}
-
-// matches reports whether a pattern holds for something of which a function knows how it compares.
-func matches(pattern string, compares func(comparison) bool) bool {
-	return slices.ContainsFunc(parse(pattern), func(all []comparison) bool {
-		return !slices.ContainsFunc(all, func(c comparison) bool { return !compares(c) && (c.or == nil || !compares(*c.or)) })
-	})
 }
 
 // Scalar returns the condition that a value, which is there and no list, matches the pattern of a scalar.
@@ -239,8 +232,6 @@ func compareText(v celexpr.Expr, kind celexpr.Kind, operator, operand string) ce
 		is = celexpr.If(v, celexpr.Bool(yes), celexpr.Bool(no))
 	case kind == celexpr.String || kind == celexpr.Quantity:
 		is = Wildcard(v, operand)
-	case kind == celexpr.Number && operand == "?*":
-		is = celexpr.True
 	case kind == celexpr.Number || isWild && operand != "?*":
 		is = Wildcard(celexpr.Func("string", v), operand)
 	case operand == "?*":
@@ -294,7 +285,9 @@ func MatchWildcard(pattern, text string) bool {
 // absentMatches reports whether a pattern holds for what is not there. Kyverno compares numbers in strings with 0 then.
 func absentMatches(pattern any) bool {
 	text, ok := pattern.(string)
-	return pattern == nil || ok && matches(text, comparison.holdsForZero)
+	return pattern == nil || ok && slices.ContainsFunc(parse(text), func(all []comparison) bool {
+		return !slices.ContainsFunc(all, func(c comparison) bool { return !c.holdsForZero() && (c.or == nil || !c.or.holdsForZero()) })
+	})
 }
 
 // holdsForZero reports whether 0 compares so with a duration or quantity.
