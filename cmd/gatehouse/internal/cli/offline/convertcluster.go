@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"strings"
 
@@ -97,11 +98,7 @@ func readResource(ctx context.Context, client dynamic.Interface, of schema.Group
 		if err != nil {
 			return err
 		}
-		name := of.Resource + "/" + o.GetName()
-		if o.GetNamespace() != "" {
-			name = of.Resource + "/" + o.GetNamespace() + "/" + o.GetName()
-		}
-		objects = append(objects, manifest.Read(name, text, workloads).Objects...)
+		objects = append(objects, manifest.Read(path.Join(of.Resource, o.GetNamespace(), o.GetName()), text, workloads).Objects...)
 		return nil
 	})
 	return objects, err

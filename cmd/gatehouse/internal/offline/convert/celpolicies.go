@@ -61,7 +61,8 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 	var extra celPolicySpec
 	var spec v1alpha1.AdmissionPolicySpec
 	var mutating admissionregistrationv1.MutatingAdmissionPolicySpec
-	made = converted{policy: o.Name, rule: o.Name, mutates: strings.HasSuffix(o.Kind, "MutatingPolicy")}
+	p := &part{rule: o.Name, mutates: strings.HasSuffix(o.Kind, "MutatingPolicy"), actions: c.options.Actions}
+	made = converted{part: p, policy: o.Name, kind: "ValidatingAdmissionPolicy"}
 	into, conditions, fields := any(&spec), &spec.MatchConditions, []string{"validationActions", "webhookConfiguration", "evaluation", "autogen"}
 	if made.mutates {
 		into, conditions, fields = &mutating, &mutating.MatchConditions, append(fields, "targetMatchConstraints")
@@ -77,7 +78,7 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 	case change != nil && *change:
 		return nil, made, nil, unsupported("spec.evaluation.mutateExisting", "change existing objects with kubectl", "the mutation of existing objects")
 	}
-	if made.params, notes, err = adaptExpressions(into, "spec"); err != nil {
+	if p.params, notes, err = adaptExpressions(into, "spec"); err != nil {
 		return nil, made, nil, err
 	}
 	name := o.Name
@@ -89,7 +90,7 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 	meta = keptMeta(c.free("Policy", "", name, o, &notes), meta)
 	if made.name = meta.Name; made.mutates {
 		made.kind = "MutatingAdmissionPolicy"
-		objects, err = mutatingFromCEL(&extra, &mutating, meta, made.params, &notes)
+		objects, err = mutatingFromCEL(&extra, &mutating, meta, p.params, &notes)
 		return objects, made, notes, err
 	}
 	matches := moveConditions(&spec.MatchConditions)
@@ -100,17 +101,15 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 		spec.Validations[i].Message = plainMessage(spec.Validations[i].Message)
 		made.rules = append(made.rules, v1alpha1.IndexedRule(i))
 	}
-	p := &part{actions: c.options.Actions, templates: extra.hasAutogen(spec.MatchConstraints)}
 	if len(p.actions) == 0 {
 		p.actions = extra.ValidationActions
 	}
 	if len(p.actions) == 0 {
 		p.actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	}
-	spec.ParamKind, p.paramRef = paramsOf(made.params)
-	made.audit, made.namespace = !slices.Contains(p.actions, admissionregistrationv1.Deny), mentions(&spec, "namespaceObject")
-	made.kind, made.templates = "ValidatingAdmissionPolicy", p.templates
-	if p.templates {
+	spec.ParamKind, p.paramRef = paramsOf(p.params)
+	made.namespace = mentions(&spec, "namespaceObject")
+	if p.templates = extra.hasAutogen(spec.MatchConstraints); p.templates {
 		made.kind = "AdmissionPolicy"
 		if of := extra.Autogen.PodControllers.Controllers; of != nil {
 			notes = append(notes, someTemplates(*of)...)

@@ -137,23 +137,16 @@ type source struct {
 	made  []converted
 }
 
-// converted is what a rule became.
+// converted is what a rule became: a policy, of the part that it was translated to.
 type converted struct {
+	*part
 	// policy is the name of the policy that has the rule.
-	policy, rule string
-	// kind and name are those of the policy, and rules the names of its rules that the rule became.
+	policy string
+	// kind and name are those of the policy that it became, and rules the names of its rules that the rule became.
 	kind, name string
 	rules      []string
-	// standard reports whether the rule is a Pod Security Standard, which has a policy of its own.
-	standard  bool
-	audit     bool
-	templates bool
-	params    *configMapReference
-	mutates   bool
 	// namespace reports whether the policy needs the namespace of the object.
 	namespace bool
-	// ofNamespace are the paths in the namespace that variables have the values of.
-	ofNamespace map[string][]string
 }
 
 // object converts a document by its kind.

@@ -64,18 +64,16 @@ func (c *policyConverter) validation(p *part, name string, result *Result) (obje
 		spec.FailurePolicy = &failure
 	}
 	if mentions(&spec, "bject.apiVersion") { // it is about the version of the request, which must not be converted
-		exact := admissionregistrationv1.Exact
-		spec.MatchConstraints.MatchPolicy = &exact
+		spec.MatchConstraints.MatchPolicy = new(admissionregistrationv1.Exact)
 		for i := range spec.MatchConstraints.ResourceRules {
 			spec.MatchConstraints.ResourceRules[i].APIVersions = []string{"*"}
 		}
 	}
-	isUpdated, denies := slices.Contains(p.matched.operations, admissionregistrationv1.Update), slices.Contains(p.actions, admissionregistrationv1.Deny)
 	made = converted{
-		policy: c.policy.Metadata.Name, rule: p.rule, kind: "ValidatingAdmissionPolicy", name: name, standard: p.podSecurity != nil, audit: !denies, templates: p.templates, params: p.params,
-		namespace: p.matched.selector != nil || mentions(&spec, "namespaceObject"), ofNamespace: p.ofNamespace,
+		part: p, policy: c.policy.Metadata.Name, kind: "ValidatingAdmissionPolicy", name: name,
+		namespace: p.matched.selector != nil || mentions(&spec, "namespaceObject"),
 	}
-	if isUpdated && denies && p.existing {
+	if p.existing && !p.audits() && slices.Contains(p.matched.operations, admissionregistrationv1.Update) {
 		made.kind = "AdmissionPolicy"
 		result.Differences = append(result.Differences, "an update of an object that violates the rule already is allowed only if it does not make it worse")
 	}

@@ -104,7 +104,7 @@ func (c *converter) exception(o *manifest.Object) (specs []v1alpha1.PolicyExcept
 			if len(of.Exceptions[i].RuleNames) > 0 {
 				one.Rules = m.rules
 			}
-			if templates = templates || m.templates; m.standard && len(exempt) > 0 {
+			if templates = templates || m.templates; m.podSecurity != nil && len(exempt) > 0 {
 				standards = union(standards, m.name)
 			} else {
 				policies = append(policies, one)

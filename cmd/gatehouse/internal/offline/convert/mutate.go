@@ -279,6 +279,6 @@ func (c *policyConverter) mutation(m *part, name string, _ *Result) ([]*object, 
 		upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: name}, binding),
 	}
 	return objects, converted{
-		policy: c.policy.Metadata.Name, rule: m.rule, kind: "MutatingAdmissionPolicy", name: name, mutates: true, params: m.params, namespace: m.matched.selector != nil,
+		part: m, policy: c.policy.Metadata.Name, kind: "MutatingAdmissionPolicy", name: name, namespace: m.matched.selector != nil,
 	}, nil
 }

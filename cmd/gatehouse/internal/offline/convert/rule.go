@@ -67,7 +67,7 @@ type part struct {
 	// exempt are controls of podSecurity that are left out for some containers.
 	exempt []exemption
 	params *configMapReference
-	// ofNamespace is that of converted.
+	// ofNamespace are the paths in the namespace that variables have the values of.
 	ofNamespace map[string][]string
 	paramKind   *admissionregistrationv1.ParamKind
 	paramRef    *admissionregistrationv1.ParamRef
@@ -77,6 +77,9 @@ type part struct {
 	mutations []admissionregistrationv1.Mutation
 	suffix    string
 }
+
+// audits reports whether a violation denies nothing.
+func (p *part) audits() bool { return !slices.Contains(p.actions, admissionregistrationv1.Deny) }
 
 // validate translates a rule that validates.
 func (c *ruleConverter) validate() (*part, error) {

@@ -402,7 +402,7 @@ func (t *testConverter) testCase(o *manifest.Object, rules []converted, operatio
 		return one, about, t.expectObject(one, patched)
 	}
 	one.Inject = new(false)
-	audit := rules[0].audit
+	audit := rules[0].audits()
 	switch exact = exact && !slices.ContainsFunc(rules, func(r converted) bool { return !listed[r.rule] }); {
 	case exact && audit:
 		one.Expect.Audited = failing
