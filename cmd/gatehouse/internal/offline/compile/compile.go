@@ -18,7 +18,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
-	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/matching"
@@ -49,8 +48,8 @@ type compilation struct {
 	// custom are the kinds of workloads of which the API server does not check the pod templates, as GROUP/KIND.
 	custom   map[string]bool
 	excepted []exception
-	// mutating is the last of the policies that mutate, whose compiler is used again.
-	mutating *mutation.Set
+	// mutating are the items of what mutates, by the names of policies and bindings.
+	mutating map[string]*Item
 	// injects is true if pods get sidecars.
 	injects bool
 	// names are the sources of documents, by the kinds and names of these.
@@ -61,7 +60,7 @@ type compilation struct {
 func Compile(configuration *config.Config, options Options) (*Output, error) {
 	c := &compilation{
 		spec: &configuration.Policy, options: options, selectors: matching.NewSelectors(), injects: len(configuration.Sidecar.Profiles) > 0,
-		names: map[string]string{}, custom: map[string]bool{},
+		names: map[string]string{}, mutating: map[string]*Item{}, custom: map[string]bool{},
 	}
 	var err error
 	if c.checker, err = newChecker(options.Kubernetes); err != nil {

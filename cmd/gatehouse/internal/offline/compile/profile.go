@@ -55,7 +55,7 @@ func (c *compilation) profiles(configuration *config.Config) error {
 	c.mutations(&configuration.Mutation)
 	documents := slices.Clone(configuration.Sidecar.Profiles)
 	if len(documents) == 0 {
-		return nil
+		return c.verifyMutating()
 	}
 	slices.SortFunc(documents, func(a, b profile.Document) int { return cmp.Compare(a.Name, b.Name) })
 	environment, err := template.NewEnvironment(nil)
@@ -73,9 +73,6 @@ func (c *compilation) profiles(configuration *config.Config) error {
 	for i, p := range all {
 		t := &translation{Profile: p, spec: &documents[i].Spec, item: c.item(ProfileKind, p.Name, ""), all: all}
 		for l := range podtext.NumLists {
-			for _, name := range p.Names[l] {
-				t.own = append(t.own, "/"+name)
-			}
 			for k, other := range all {
 				if k != i && profile.CanOverlap(p, other) {
 					if t.overlaps = true; slices.ContainsFunc(spots(t.spec), func(s string) bool { return slices.Contains(spots(&documents[k].Spec), s) }) {
@@ -100,7 +97,7 @@ func (c *compilation) profiles(configuration *config.Config) error {
 			c.emitMutating(ProfileKind+"/"+p.Name, p.Name+profileSuffix, documents[i].Annotations, spec, map[string]admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{p.Name + profileSuffix: binding}, t.item)
 		}
 	}
-	return nil
+	return c.verifyMutating()
 }
 
 // sameSpot is the difference of a profile of which another one sets the same values.
@@ -192,32 +189,35 @@ func (c *compilation) emitMutating(
 			TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: mutatingKind + "Binding"}, ObjectMeta: meta(name), Spec: bindings[name],
 		}})
 	}
-	made := (&Output{Documents: documents}).Mutation()
-	made.Previous = c.mutating
-	set, err := mutation.Compile(made)
-	if err != nil {
-		item.stay("the compiled policy would be refused: " + firstLine(err))
-		return
-	}
-	c.mutating = set
 	c.names[mutatingKind+"/"+name] = from
+	for i := range documents {
+		c.mutating[documents[i].Object().GetName()] = item
+	}
 	c.out.Documents = append(c.out.Documents, documents...)
 }
 
-// firstLine returns the first error of a list.
-func firstLine(err error) string {
-	if list, is := errors.AsType[diagnostic.List](err); is {
-		for i := range list {
-			if list[i].Severity == diagnostic.Error {
-				return list[i].Field + ": " + list[i].Message
-			}
+// verifyMutating leaves out what the API server would refuse of what mutates.
+func (c *compilation) verifyMutating() error {
+	set, err := mutation.Compile(c.out.Mutation())
+	found, is := errors.AsType[diagnostic.List](err)
+	if err != nil && !is {
+		return err
+	}
+	c.out.mutating = set
+	for i := range found {
+		if d := &found[i]; d.Severity == diagnostic.Error {
+			c.mutating[d.Source].stay("the compiled policy would be refused: " + d.Field + ": " + d.Message)
 		}
 	}
-	return err.Error()
+	c.out.Documents = slices.DeleteFunc(c.out.Documents, func(d Document) bool {
+		return (d.MutatingPolicy != nil || d.MutatingBinding != nil) && c.mutating[d.PolicyName()].Status == Stays
+	})
+	return nil
 }
 
-// Mutation returns the documents that mutate as the input of mutation.Compile.
+// Mutation returns the documents that mutate as the input of mutation.Compile, which then takes little time.
 func (o *Output) Mutation() (spec mutation.Spec) {
+	spec.Previous = o.mutating
 	for i := range o.Documents {
 		switch d := &o.Documents[i]; {
 		case d.MutatingPolicy != nil:
@@ -241,7 +241,6 @@ type translation struct {
 	// which what this one adds goes: behind them, if it is first in the list, else in front of them.
 	overlaps       bool
 	others, beside [podtext.NumLists][]string
-	own            []string
 
 	env       *cel.Env
 	rewriting *forTemplates

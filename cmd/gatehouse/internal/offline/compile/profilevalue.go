@@ -559,7 +559,7 @@ func (t *translation) text(path, text string) (string, result) {
 }
 
 // readsOwn is the difference of a profile whose values may be others once it is applied.
-const readsOwn = "expressions read of the pod what the profile changes: if Gatehouse is sent the pod too, it may find other values and refuse it"
+const readsOwn = "expressions read of the pod what the profile changes: they may see it changed, and if Gatehouse is sent the pod too, it may refuse it"
 
 // expression returns an expression of a profile as one of a policy.
 func (t *translation) expression(path, text string) (string, result) {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -131,6 +132,8 @@ type Output struct {
 	Items []*Item
 	// Expires is when the first exception in the documents ends, zero for never.
 	Expires time.Time
+	// mutating is what the documents that mutate were verified with.
+	mutating *mutation.Set
 }
 
 // Worst returns the worst status.
