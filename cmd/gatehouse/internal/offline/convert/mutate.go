@@ -69,6 +69,9 @@ func (c *ruleConverter) mutateObject() (*part, error) {
 	if !c.matched.takeLate().IsTrue() {
 		return nil, unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives or excluded, in a rule that mutates")
 	}
+	if c.index > 0 && c.rule.Preconditions != nil && c.policy.Spec.Rules[c.index-1].Mutate != nil {
+		c.note("Kyverno applies the rules of a policy that mutate in their order, and the API server in that of the policies' names")
+	}
 	c.mutates = true
 	s := c.scope
 	s.Names = s.Names.With("i")
