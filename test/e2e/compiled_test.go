@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand"
 	"os"
@@ -78,7 +79,7 @@ func (w *world) compileDirectory(t *testing.T, directory string) *compilation {
 // isNative reports whether the report calls the rules of a policy native that begin with a name, "" for all.
 func (c *compilation) isNative(policy, rule string) bool {
 	for _, item := range c.Items {
-		if item.Name == policy && item.Status != "native" && (rule == "" || rule == item.Rule || strings.HasPrefix(rule, item.Rule+".")) {
+		if (item.Name == policy || strings.HasPrefix(item.Name, policy+"-")) && item.Status != "native" && (rule == "" || rule == item.Rule || strings.HasPrefix(rule, item.Rule+".")) {
 			return false
 		}
 	}
@@ -423,7 +424,7 @@ func compareBatch(c *compilation, r *batchRequest, own, native batchAnswer) stri
 	return ""
 }
 
-// Of random policies with exceptions, the API server decides by what is compiled as Gatehouse decides, or the report names the rule.
+// Of random policies with exceptions, and of those of the examples, the API server decides by what is compiled as Gatehouse decides, or the report names the rule.
 func TestCompiled(t *testing.T) {
 	t.Parallel()
 	const configurations = 200
@@ -445,14 +446,13 @@ func TestCompiled(t *testing.T) {
 		}
 		b.vary(random, n)
 	}
-	directory := t.TempDir()
-	var text bytes.Buffer
-	for _, document := range b.documents {
-		line, err := json.Marshal(document)
-		must(t, err)
-		text.WriteString("---\n" + string(line) + "\n")
+	shown, err := filepath.Glob(examples + "/*")
+	must(t, err)
+	for i, directory := range shown {
+		n := arbitrary.Names{Policy: fmt.Sprintf("ex%d", i), Shop: fmt.Sprintf("shop-ex%d", i), Lab: fmt.Sprintf("lab-ex%d", i), Only: true}
+		b.addExample(t, rand.New(rand.NewSource(int64(i))), directory, n) //nolint:gosec // as above
 	}
-	must(t, os.WriteFile(filepath.Join(directory, "documents.yaml"), text.Bytes(), 0o600))
+	directory := writeDocuments(t, b.documents)
 	own := b.askGatehouse(t, directory)
 	c := w.compileDirectory(t, directory)
 	w.enforce(t, "batch", c)
@@ -502,4 +502,198 @@ func (b *batch) askGatehouse(t *testing.T, directory string) (out []batchAnswer)
 		return nil
 	})
 	return out
+}
+
+// addExample adds the policies of an example under names of their own, for two namespaces of their own, and its objects as requests.
+func (b *batch) addExample(t *testing.T, random *rand.Rand, directory string, n arbitrary.Names) {
+	t.Helper()
+	var files []string
+	must(t, filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".yaml" && !entry.IsDir() {
+			files = append(files, path)
+		}
+		return err
+	}))
+	own := func(u *unstructured.Unstructured, path ...string) {
+		name, found, err := unstructured.NestedString(u.Object, path...)
+		must(t, err)
+		if found {
+			must(t, unstructured.SetNestedField(u.Object, n.Policy+"-"+name, path...))
+		}
+	}
+	here := map[string]any{"matchExpressions": []any{map[string]any{"key": corev1.LabelMetadataName, "operator": "In", "values": []any{n.Shop, n.Lab}}}}
+	seen := map[string]bool{}
+	for _, file := range files {
+		for _, u := range libraryDocuments(t, file) {
+			title := u.GetKind() + "/" + u.GetName()
+			switch u.GetKind() {
+			case "AdmissionPolicy", "ValidatingAdmissionPolicy":
+				must(t, unstructured.SetNestedMap(u.Object, here, "spec", "matchConstraints", "namespaceSelector"))
+				own(u, "metadata", "name")
+			case "AdmissionPolicyBinding", "ValidatingAdmissionPolicyBinding":
+				own(u, "metadata", "name")
+				own(u, "spec", "policyName")
+				unstructured.RemoveNestedField(u.Object, "spec", "matchResources", "namespaceSelector")
+				if _, found, _ := unstructured.NestedMap(u.Object, "spec", "paramRef"); found {
+					must(t, unstructured.SetNestedField(u.Object, n.Shop, "spec", "paramRef", "namespace"))
+				}
+			case "PolicyException":
+				own(u, "metadata", "name")
+				policies, _, err := unstructured.NestedSlice(u.Object, "spec", "policies")
+				must(t, err)
+				for _, p := range policies {
+					of := p.(map[string]any) //nolint:forcetypeassert // a valid exception
+					of["name"] = fmt.Sprintf("%s-%s", n.Policy, of["name"])
+				}
+				must(t, unstructured.SetNestedSlice(u.Object, policies, "spec", "policies"))
+				u.SetNamespace(system)
+			case "ConfigMap":
+				u.SetNamespace(n.Shop)
+				_, err := b.Client().CoreV1().ConfigMaps(n.Shop).Create(t.Context(), configMap(u.GetName(), nil), metav1.CreateOptions{})
+				must(t, err)
+				data, _, err := unstructured.NestedStringMap(u.Object, "data")
+				must(t, err)
+				_, err = b.Client().CoreV1().ConfigMaps(n.Shop).Update(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: u.GetName()}, Data: data}, metav1.UpdateOptions{})
+				must(t, err)
+			case "Pod", "Deployment", "CronJob":
+				u.SetNamespace("")
+				u.SetResourceVersion("")
+				b.requests = append(b.requests, batchRequest{of: n.Policy, user: "jane", resource: arbitrary.Resource(u.GetKind()), namespace: n.Shop, object: u})
+				continue
+			default:
+				continue
+			}
+			if !seen[title] { // an example may show a document before and after a change
+				b.documents = append(b.documents, u.Object)
+			}
+			seen[title] = true
+		}
+	}
+	if len(seen) > 0 {
+		b.place(t, n)
+		b.vary(random, n)
+	}
+}
+
+// extremes are documents at the limits of the API server, and beyond them with what compile adds.
+func extremes() (out []any) {
+	document := func(kind, namespace, name string, spec map[string]any) {
+		out = append(out, map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": map[string]any{"name": name, "namespace": namespace}, "spec": spec})
+	}
+	rule := func(expression string) map[string]any {
+		return map[string]any{"expression": expression, "message": `it says "no": ünïcode, \ and %s`}
+	}
+	policy := func(name string, spec map[string]any) {
+		all := map[string]any{
+			"validationActions": []any{"Deny"}, "validations": []any{rule(`object.spec.containers.all(c, c.image != "x")`)},
+			"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE", "UPDATE"}, "resources": []any{"pods"}}}},
+		}
+		maps.Copy(all, spec)
+		if spec["podSecurity"] != nil {
+			delete(all, "validations")
+		}
+		out = append(out, map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "AdmissionPolicy", "metadata": map[string]any{"name": name}, "spec": all})
+	}
+	exception := func(name, policy string, match map[string]any, rules ...any) {
+		of := map[string]any{"name": policy}
+		if len(rules) > 0 {
+			of["rules"] = rules
+		}
+		document("PolicyException", system, name, map[string]any{"reason": "because", "policies": []any{of}, "match": match})
+	}
+	conditions := func(n int) (list []any) {
+		for i := range n {
+			list = append(list, map[string]any{"name": fmt.Sprintf("c%d", i), "expression": fmt.Sprintf(`object.metadata.?labels.?l%d.orValue("") == ""`, i)})
+		}
+		return list
+	}
+	shop := map[string]any{"namespaces": []any{"shop"}}
+	label := func(letter string, n int) string { return strings.Repeat(letter, n) }
+	policy(label("a", 61)+"."+label("b", 61)+"."+label("c", 61)+"."+label("d", 60), nil)
+	policy("long."+label("b", 61)+"."+label("c", 61)+"."+label("d", 61)+"."+label("e", 40), nil)
+	policy("long-expression", map[string]any{"validations": []any{rule(`object.metadata.?labels.?a.orValue("") != "` + label("x", 9940) + `"`)}})
+	exception("long-expression", "long-expression", shop, "validations[0]")
+	policy("many-conditions", map[string]any{"matchConditions": conditions(64)})
+	exception("many-conditions", "many-conditions", shop)
+	policy("nearly-many-conditions", map[string]any{"matchConditions": conditions(60)})
+	policy("many-exceptions", nil)
+	for i := range 100 {
+		exception(fmt.Sprintf("nearly-%d", i), "nearly-many-conditions", map[string]any{"namespaces": []any{fmt.Sprintf("shop-%d", i)}})
+		exception(fmt.Sprintf("many-%d.%s", i, label("x", 60)), "many-exceptions", map[string]any{"names": []any{fmt.Sprintf("name-%d*", i)}, "objectSelector": map[string]any{"matchLabels": map[string]any{"example.com/a": "b"}}}, "validations[0]")
+	}
+	policy("taken-names", map[string]any{
+		"variables":       []any{map[string]any{"name": "podSecurityContainers", "expression": "1"}, map[string]any{"name": "exception_gatehouse_system_taken", "expression": "2"}},
+		"matchConditions": []any{map[string]any{"name": "gatehouse-template", "expression": "true"}},
+	})
+	exception("taken", "taken-names", map[string]any{"matchConditions": []any{map[string]any{"name": "a", "expression": "object.spec.containers.size() == 1 // one"}}})
+	policy("comments", map[string]any{
+		"variables":   []any{map[string]any{"name": "v", "expression": "object.spec // the spec"}},
+		"validations": []any{map[string]any{"expression": "variables.v.containers.size() > 0 // some\n// more", "message": "no", "messageExpression": "'a' + // b\n'c' // d"}},
+	})
+	exception("comments", "comments", map[string]any{"matchConditions": []any{map[string]any{"name": "a", "expression": "true // yes"}}}, "validations[0]")
+	var annotations, rules, variables []any
+	for i := range 20 {
+		annotations = append(annotations, map[string]any{"key": fmt.Sprintf("k%d", i), "valueExpression": "'v'"})
+	}
+	for i := range 100 {
+		variables = append(variables, map[string]any{"name": fmt.Sprintf("v%d", i), "expression": fmt.Sprintf("object.spec.containers.size() + %d", i)})
+		rules = append(rules, map[string]any{"expression": fmt.Sprintf("variables.v%d > 0", i), "message": label("m", 5000)})
+	}
+	policy("annotations", map[string]any{"auditAnnotations": annotations})
+	policy("many-rules", map[string]any{"variables": variables, "validations": rules})
+	policy("lines", map[string]any{"validations": []any{map[string]any{"expression": "object\n.spec\n.containers.size() > 0"}}})
+	for i, version := range []string{"latest", "v1.0", "v1.24"} {
+		policy(fmt.Sprintf("standard-%d", i), map[string]any{"podSecurity": map[string]any{"level": "restricted", "version": version}})
+	}
+	exception("standard", "standard-0", map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}, "podSecurity.hostPorts")
+	// Binding names of several sources.
+	for _, of := range []string{"lines", "comments"} {
+		document("AdmissionPolicyBinding", "", of, map[string]any{"policyName": "lines", "validationActions": []any{"Warn"}})
+	}
+	for _, one := range out {
+		metadata := one.(map[string]any)["metadata"].(map[string]any) //nolint:forcetypeassert // see above
+		if metadata["namespace"] == "" {
+			delete(metadata, "namespace")
+		}
+	}
+	return out
+}
+
+// writeDocuments writes documents to a directory of their own.
+func writeDocuments(t *testing.T, documents []any) (directory string) {
+	t.Helper()
+	directory = t.TempDir()
+	var text bytes.Buffer
+	for _, document := range documents {
+		line, err := json.Marshal(document)
+		must(t, err)
+		text.WriteString("---\n" + string(line) + "\n")
+	}
+	must(t, os.WriteFile(filepath.Join(directory, "documents.yaml"), text.Bytes(), 0o600))
+	return directory
+}
+
+// What compile writes, the API server accepts: of the library, of the mutating policies too, and at its limits.
+func TestCompiledIsAccepted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, directory := range map[string]string{"the library": library, "extremes": writeDocuments(t, extremes())} {
+		t.Run(name, func(t *testing.T) {
+			c := w.compileDirectory(t, directory)
+			for _, p := range c.policies {
+				if _, err := w.Client().AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), p, dryRun); err != nil {
+					t.Errorf("%s: %v", p.Name, err)
+				}
+			}
+			for _, b := range c.bindings {
+				if _, err := w.Client().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(t.Context(), b, dryRun); err != nil {
+					t.Errorf("%s: %v", b.Name, err)
+				}
+			}
+			t.Logf("%d policies, %d bindings", len(c.policies), len(c.bindings))
+			if len(c.policies) < 10 || len(c.bindings) < 10 {
+				t.Error("these are too few")
+			}
+		})
+	}
 }
