@@ -507,13 +507,19 @@ func (b *batch) askGatehouse(t *testing.T, directory string) (out []batchAnswer)
 // addExample adds the policies of an example under names of their own, for two namespaces of their own, and its objects as requests.
 func (b *batch) addExample(t *testing.T, random *rand.Rand, directory string, n arbitrary.Names) {
 	t.Helper()
-	var files []string
+	var all []*unstructured.Unstructured
 	must(t, filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
-		if filepath.Ext(path) == ".yaml" && !entry.IsDir() {
-			files = append(files, path)
+		if err == nil && filepath.Ext(path) == ".yaml" && !entry.IsDir() {
+			all = append(all, libraryDocuments(t, path)...)
 		}
 		return err
 	}))
+	if !slices.ContainsFunc(all, func(u *unstructured.Unstructured) bool {
+		return u.GetKind() == "AdmissionPolicy" || u.GetKind() == "ValidatingAdmissionPolicy"
+	}) {
+		return
+	}
+	b.place(t, n)
 	own := func(u *unstructured.Unstructured, path ...string) {
 		name, found, err := unstructured.NestedString(u.Object, path...)
 		must(t, err)
@@ -523,56 +529,51 @@ func (b *batch) addExample(t *testing.T, random *rand.Rand, directory string, n 
 	}
 	here := map[string]any{"matchExpressions": []any{map[string]any{"key": corev1.LabelMetadataName, "operator": "In", "values": []any{n.Shop, n.Lab}}}}
 	seen := map[string]bool{}
-	for _, file := range files {
-		for _, u := range libraryDocuments(t, file) {
-			title := u.GetKind() + "/" + u.GetName()
-			switch u.GetKind() {
-			case "AdmissionPolicy", "ValidatingAdmissionPolicy":
-				must(t, unstructured.SetNestedMap(u.Object, here, "spec", "matchConstraints", "namespaceSelector"))
-				own(u, "metadata", "name")
-			case "AdmissionPolicyBinding", "ValidatingAdmissionPolicyBinding":
-				own(u, "metadata", "name")
-				own(u, "spec", "policyName")
-				unstructured.RemoveNestedField(u.Object, "spec", "matchResources", "namespaceSelector")
-				if _, found, _ := unstructured.NestedMap(u.Object, "spec", "paramRef"); found {
-					must(t, unstructured.SetNestedField(u.Object, n.Shop, "spec", "paramRef", "namespace"))
-				}
-			case "PolicyException":
-				own(u, "metadata", "name")
-				policies, _, err := unstructured.NestedSlice(u.Object, "spec", "policies")
-				must(t, err)
-				for _, p := range policies {
-					of := p.(map[string]any) //nolint:forcetypeassert // a valid exception
-					of["name"] = fmt.Sprintf("%s-%s", n.Policy, of["name"])
-				}
-				must(t, unstructured.SetNestedSlice(u.Object, policies, "spec", "policies"))
-				u.SetNamespace(system)
-			case "ConfigMap":
-				u.SetNamespace(n.Shop)
-				_, err := b.Client().CoreV1().ConfigMaps(n.Shop).Create(t.Context(), configMap(u.GetName(), nil), metav1.CreateOptions{})
-				must(t, err)
-				data, _, err := unstructured.NestedStringMap(u.Object, "data")
-				must(t, err)
-				_, err = b.Client().CoreV1().ConfigMaps(n.Shop).Update(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: u.GetName()}, Data: data}, metav1.UpdateOptions{})
-				must(t, err)
-			case "Pod", "Deployment", "CronJob":
-				u.SetNamespace("")
-				u.SetResourceVersion("")
-				b.requests = append(b.requests, batchRequest{of: n.Policy, user: "jane", resource: arbitrary.Resource(u.GetKind()), namespace: n.Shop, object: u})
-				continue
-			default:
-				continue
+	for _, u := range all {
+		title := u.GetKind() + "/" + u.GetName()
+		switch u.GetKind() {
+		case "AdmissionPolicy", "ValidatingAdmissionPolicy":
+			must(t, unstructured.SetNestedMap(u.Object, here, "spec", "matchConstraints", "namespaceSelector"))
+			own(u, "metadata", "name")
+		case "AdmissionPolicyBinding", "ValidatingAdmissionPolicyBinding":
+			own(u, "metadata", "name")
+			own(u, "spec", "policyName")
+			unstructured.RemoveNestedField(u.Object, "spec", "matchResources", "namespaceSelector")
+			if _, found, _ := unstructured.NestedMap(u.Object, "spec", "paramRef"); found {
+				must(t, unstructured.SetNestedField(u.Object, n.Shop, "spec", "paramRef", "namespace"))
 			}
-			if !seen[title] { // an example may show a document before and after a change
-				b.documents = append(b.documents, u.Object)
+		case "PolicyException":
+			own(u, "metadata", "name")
+			policies, _, err := unstructured.NestedSlice(u.Object, "spec", "policies")
+			must(t, err)
+			for _, p := range policies {
+				of := p.(map[string]any) //nolint:forcetypeassert // a valid exception
+				of["name"] = fmt.Sprintf("%s-%s", n.Policy, of["name"])
 			}
-			seen[title] = true
+			must(t, unstructured.SetNestedSlice(u.Object, policies, "spec", "policies"))
+			u.SetNamespace(system)
+		case "ConfigMap":
+			u.SetNamespace(n.Shop)
+			_, err := b.Client().CoreV1().ConfigMaps(n.Shop).Create(t.Context(), configMap(u.GetName(), nil), metav1.CreateOptions{})
+			must(t, err)
+			data, _, err := unstructured.NestedStringMap(u.Object, "data")
+			must(t, err)
+			_, err = b.Client().CoreV1().ConfigMaps(n.Shop).Update(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: u.GetName()}, Data: data}, metav1.UpdateOptions{})
+			must(t, err)
+		case "Pod", "Deployment", "CronJob":
+			u.SetNamespace("")
+			u.SetResourceVersion("")
+			b.requests = append(b.requests, batchRequest{of: n.Policy, user: "jane", resource: arbitrary.Resource(u.GetKind()), namespace: n.Shop, object: u})
+			continue
+		default:
+			continue
 		}
+		if !seen[title] { // an example may show a document before and after a change
+			b.documents = append(b.documents, u.Object)
+		}
+		seen[title] = true
 	}
-	if len(seen) > 0 {
-		b.place(t, n)
-		b.vary(random, n)
-	}
+	b.vary(random, n)
 }
 
 // extremes are documents at the limits of the API server, and beyond them with what compile adds.
