@@ -102,19 +102,26 @@ func (c *compilation) isNativeFrom(name string) bool {
 func (w *world) enforce(t *testing.T, name string, c *compilation, namespaces ...string) {
 	t.Helper()
 	policies, bindings := w.Client().AdmissionregistrationV1().ValidatingAdmissionPolicies(), w.Client().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	var group errgroup.Group // the API server compiles each, which takes long
+	group.SetLimit(atATime)
 	for _, p := range c.policies {
-		_, err := policies.Create(t.Context(), p, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			var there *admissionregistrationv1.ValidatingAdmissionPolicy
-			there, err = policies.Get(t.Context(), p.Name, metav1.GetOptions{})
-			must(t, err)
-			p.ResourceVersion = there.ResourceVersion
-			_, err = policies.Update(t.Context(), p, metav1.UpdateOptions{})
-		}
-		if err != nil {
-			t.Errorf("the API server refuses policy %s: %v", p.Name, err)
-		}
+		group.Go(func() error {
+			_, err := policies.Create(t.Context(), p, metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) {
+				var there *admissionregistrationv1.ValidatingAdmissionPolicy
+				there, err = policies.Get(t.Context(), p.Name, metav1.GetOptions{})
+				if err == nil {
+					p.ResourceVersion = there.ResourceVersion
+					_, err = policies.Update(t.Context(), p, metav1.UpdateOptions{})
+				}
+			}
+			if err != nil {
+				t.Errorf("the API server refuses policy %s: %v", p.Name, err)
+			}
+			return nil
+		})
 	}
+	must(t, group.Wait())
 	for _, b := range c.bindings {
 		if len(namespaces) > 0 {
 			if b.Spec.MatchResources == nil {
@@ -238,6 +245,9 @@ func stringOf(s *string) string {
 	return *s
 }
 
+// atATime is how many requests are made at a time.
+const atATime = 8
+
 // batch are configurations that are compared together, each in two namespaces of its own.
 type batch struct {
 	*world
@@ -323,7 +333,6 @@ func (b *batch) askAll(t *testing.T) []batchAnswer {
 	}
 	out := make([]batchAnswer, len(b.requests))
 	var group errgroup.Group
-	const atATime = 8
 	group.SetLimit(atATime)
 	for i := range b.requests {
 		group.Go(func() error {
@@ -453,10 +462,16 @@ func TestCompiled(t *testing.T) {
 		b.addExample(t, rand.New(rand.NewSource(int64(i))), directory, n) //nolint:gosec // as above
 	}
 	directory := writeDocuments(t, b.documents)
+	lap := func(what string) { t.Logf("%s: %s", time.Since(now).Round(time.Second), what) }
+	lap("the objects are there")
 	own := b.askGatehouse(t, directory)
+	lap("Gatehouse has decided")
 	c := w.compileDirectory(t, directory)
+	lap("the policies are compiled")
 	w.enforce(t, "batch", c)
+	lap("they are in force")
 	native := b.askAll(t)
+	lap("the API server has decided")
 	refused, warned, different := 0, 0, 0
 	for i := range b.requests {
 		if own[i].refused {

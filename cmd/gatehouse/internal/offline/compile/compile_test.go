@@ -60,19 +60,27 @@ func TestTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	rewriting.untranslated["name"] = "it reads metadata.name, which a pod template lacks"
+	for variable, text := range map[string]string{"resource": `request.operation == "DELETE" ? oldObject : object`, "any": `object == null ? oldObject : object`, "none": `request.operation != "DELETE" ? oldObject : object`} {
+		if rewriting.aliases[variable] = rewriting.isAlias(text); rewriting.aliases[variable] == (variable == "none") {
+			t.Errorf("%s: %t", text, rewriting.aliases[variable])
+		}
+	}
 	for text, want := range map[string]string{
-		`object.spec.containers.all(c, has(c.image))`:                `object.spec.template.spec.containers.all(c, has(c.image))`,
-		`object.?spec.?hostNetwork.orValue(false)`:                   `object.spec.template.?spec.?hostNetwork.orValue(false)`,
-		`object["spec"].hostPID`:                                     `object.spec.template.spec.hostPID`,
-		`has(object.metadata.labels)`:                                `has(object.spec.template.?metadata.orValue({}).labels)`,
-		`object.?metadata.?labels.?a.orValue("")`:                    `optional.of(object.spec.template.?metadata.orValue({})).?labels.?a.orValue("")`,
-		`object.metadata.namespace == request.namespace`:             `request.namespace == request.namespace`,
-		`object.kind + object.apiVersion`:                            `"Pod" + "v1"`,
-		`oldObject == null || request.operation == "UPDATE"`:         `dyn(null) == null || "CREATE" == "UPDATE"`,
-		`request.resource.resource + request.subResource`:            `"pods" + ""`,
-		`[1].exists(x, {"a": x}.a in [object.spec.priority])`:        `[1].exists(x, {"a": x}.a in [object.spec.template.spec.priority])`,
-		`variables.x && authorizer.group("").check("use").allowed()`: `variables.x && authorizer.group("").check("use").allowed()`,
-		`request.userInfo.?groups.orValue([]) == params.groups`:      `request.userInfo.?groups.orValue([]) == params.groups`,
+		`object.spec.containers.all(c, has(c.image))`:                                                          `object.spec.template.spec.containers.all(c, has(c.image))`,
+		`object.?spec.?hostNetwork.orValue(false)`:                                                             `object.spec.template.?spec.?hostNetwork.orValue(false)`,
+		`variables.resource.spec.hostPID && (request.operation == "DELETE" ? oldObject : object).spec.hostIPC`: `object.spec.template.spec.hostPID && object.spec.template.spec.hostIPC`,
+		`has(variables.any.metadata.labels)`:                                                                   `has(object.spec.template.?metadata.orValue({}).labels)`,
+		`request.operation in ["CREATE"] ? variables.none.spec : object.spec`:                                  `("CREATE" in ["CREATE"]) ? variables.none.spec : object.spec.template.spec`,
+		`object["spec"].hostPID`:                                                                               `object.spec.template.spec.hostPID`,
+		`has(object.metadata.labels)`:                                                                          `has(object.spec.template.?metadata.orValue({}).labels)`,
+		`object.?metadata.?labels.?a.orValue("")`:                                                              `optional.of(object.spec.template.?metadata.orValue({})).?labels.?a.orValue("")`,
+		`object.metadata.namespace == request.namespace`:                                                       `request.namespace == request.namespace`,
+		`object.kind + object.apiVersion`:                                                                      `"Pod" + "v1"`,
+		`oldObject == null || request.operation == "UPDATE"`:                                                   `dyn(null) == null || "CREATE" == "UPDATE"`,
+		`request.resource.resource + request.subResource`:                                                      `"pods" + ""`,
+		`[1].exists(x, {"a": x}.a in [object.spec.priority])`:                                                  `[1].exists(x, {"a": x}.a in [object.spec.template.spec.priority])`,
+		`variables.x && authorizer.group("").check("use").allowed()`:                                           `variables.x && authorizer.group("").check("use").allowed()`,
+		`request.userInfo.?groups.orValue([]) == params.groups`:                                                `request.userInfo.?groups.orValue([]) == params.groups`,
 	} {
 		got, problem := rewriting.rewrite(text)
 		if got = strings.ReplaceAll(got, anyTemplate, "object.spec.template"); got != want || problem != "" {
@@ -81,7 +89,7 @@ func TestTemplate(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`object.metadata.name != ""`: "it reads metadata.name, which a pod template lacks", `object.status.phase == "x"`: "it reads status, which a pod template lacks",
-		`object == oldObject`: "it reads all of object", `object.metadata == {}`: "it reads all of the pod's metadata", `variables.name == ""`: "variable name: it reads metadata.name, which a pod template lacks",
+		`object == oldObject`: "it reads all of object", `variables.resource.metadata.name == ""`: "it reads metadata.name, which a pod template lacks", `variables["any"].?status.hasValue()`: "it reads status, which a pod template lacks", `object.metadata == {}`: "it reads all of the pod's metadata", `variables.name == ""`: "variable name: it reads metadata.name, which a pod template lacks",
 		`request.name == ""`: "it reads request.name of the pod, which does not exist yet", `[1].all(object, object > 0)`: "a loop may name its elements object",
 		`authorizer.requestResource.check("x").allowed()`: "it asks for the rights on the pod, which does not exist yet", `a b`: "it cannot be parsed", `dyn(variables).x`: "it reads all of variables", `object.spec.containers.sortBy(request, 1) == []`: "a loop may name its elements request",
 	} {

@@ -22,6 +22,8 @@ type forTemplates struct {
 	new    ast.ExprFactory
 	// untranslated are the variables of the policy that have no translation, with the reasons.
 	untranslated map[string]string
+	// aliases are the variables of the policy that are the pod.
+	aliases map[string]bool
 	// problem is why the expression has no translation, "" for none.
 	problem string
 	// known are the results for expressions that name no variable without a translation.
@@ -35,12 +37,13 @@ func newForTemplates() (*forTemplates, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse expressions: %w", err)
 	}
-	return &forTemplates{parser: p, new: ast.NewExprFactory(), untranslated: map[string]string{}, known: map[string][2]string{}}, nil
+	return &forTemplates{parser: p, new: ast.NewExprFactory(), untranslated: map[string]string{}, aliases: map[string]bool{}, known: map[string][2]string{}}, nil
 }
 
 // translate returns the expressions of a policy for templates at any path.
 func (t *forTemplates) translate(of *texts) (out texts) {
 	clear(t.untranslated)
+	clear(t.aliases)
 	for _, condition := range of.conditions {
 		var problem string
 		if condition.Expression, problem = t.rewrite(condition.Expression); problem != "" {
@@ -50,6 +53,7 @@ func (t *forTemplates) translate(of *texts) (out texts) {
 	}
 	for _, v := range of.variables {
 		var problem string
+		t.aliases[v.Name] = t.isAlias(v.Expression)
 		if v.Expression, problem = t.rewrite(v.Expression); problem != "" {
 			t.untranslated[v.Name] = problem
 			continue
@@ -107,6 +111,7 @@ func (t *forTemplates) rewrite(text string) (out, problem string) {
 	if t.problem = ""; strings.Contains(text, anyTemplate) {
 		t.refuse("it has the words %s", anyTemplate)
 	}
+	ast.PostOrderVisit(parsed.Expr(), ast.NewExprVisitor(fold))
 	t.expr(parsed.Expr())
 	if t.problem != "" {
 		return "", t.problem
@@ -116,6 +121,61 @@ func (t *forTemplates) rewrite(text string) (out, problem string) {
 		return "", "it cannot be printed: " + err.Error()
 	}
 	return out, ""
+}
+
+// isAlias reports whether an expression is the pod itself.
+func (t *forTemplates) isAlias(text string) bool {
+	parsed, errs := t.parser.Parse(common.NewTextSource(text))
+	if len(errs.GetErrors()) > 0 {
+		return false
+	}
+	ast.PostOrderVisit(parsed.Expr(), ast.NewExprVisitor(fold))
+	return t.isPod(parsed.Expr())
+}
+
+// isPod reports whether an expression is the pod: object, or a variable that is.
+func (t *forTemplates) isPod(e ast.Expr) bool {
+	if e == nil || isIdent(e, "object") {
+		return e != nil
+	}
+	of, name := access(e)
+	return isIdent(of, "variables") && t.aliases[name] && !isOptional(e)
+}
+
+// fold replaces a choice that depends on the operation, or on whether there is an object, by what is chosen: the pod is created.
+func fold(e ast.Expr) {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Conditional {
+		return
+	}
+	args := e.AsCall().Args()
+	if holds, known := isCreation(args[0]); known {
+		chosen := args[2]
+		if holds {
+			chosen = args[1]
+		}
+		e.SetKindCase(chosen)
+	}
+}
+
+// isCreation returns what a comparison of the operation, or of the objects with null, is for a pod that is created, and false for others.
+func isCreation(e ast.Expr) (holds, known bool) {
+	if e.Kind() != ast.CallKind || len(e.AsCall().Args()) != 2 {
+		return false, false
+	}
+	c := e.AsCall()
+	left, right := c.Args()[0], c.Args()[1]
+	equals := c.FunctionName() == operators.Equals
+	switch of, name := access(left); {
+	case right.Kind() != ast.LiteralKind || !equals && c.FunctionName() != operators.NotEquals:
+		return false, false
+	case isIdent(of, "request") && name == "operation" && !isOptional(left):
+		return (right.AsLiteral() == types.String("CREATE")) == equals, true
+	case isIdent(left, "object") && right.AsLiteral() == types.NullValue:
+		return !equals, true
+	case isIdent(left, "oldObject") && right.AsLiteral() == types.NullValue:
+		return equals, true
+	}
+	return false, false
 }
 
 func (t *forTemplates) refuse(format string, args ...any) {
@@ -186,10 +246,10 @@ func (t *forTemplates) expr(e ast.Expr) {
 		inner, outer = access(of)
 	}
 	switch {
-	case isIdent(of, "object"):
+	case t.isPod(of):
 		t.field(e, name)
 		return
-	case isIdent(inner, "object") && outer == "metadata":
+	case t.isPod(inner) && outer == "metadata":
 		t.metadataField(e, of, name)
 		return
 	case isIdent(of, "request"):
