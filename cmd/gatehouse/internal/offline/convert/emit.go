@@ -175,7 +175,7 @@ func policyObjects(
 ) []*object {
 	document, policy := upstream, any(spec.Upstream())
 	if kind == "AdmissionPolicy" {
-		if !p.templates && p.matched.onlyPods() {
+		if !p.templates && slices.ContainsFunc(p.matched.targets, func(t target) bool { return t.isPod() }) {
 			spec.WorkloadTemplates = v1alpha1.IgnoreTemplates
 		}
 		if !p.existing {

@@ -106,6 +106,8 @@ type place struct {
 	path pointer
 	expr celexpr.Expr
 	kind celexpr.Type
+	// element reports whether it is an element of a list.
+	element bool
 }
 
 // pointer is a JSON pointer: texts and expressions of indexes.

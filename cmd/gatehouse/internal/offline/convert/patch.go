@@ -331,7 +331,7 @@ func (b *patcher) operation(op string, steps [][]string, value any, at place) op
 	switch op {
 	case "add", "replace":
 		e, present := b.literal(value, nil)
-		if op == "replace" && !exists.IsTrue() {
+		if op == "replace" && !exists.IsTrue() && !at.element {
 			op = "add" // of a member that is there, both are the same
 		}
 		return append(out, single(op, at.path, e).when(present, nil)...)
@@ -345,7 +345,7 @@ func (b *patcher) operation(op string, steps [][]string, value any, at place) op
 
 // step returns what a step of a JSON pointer leads to: a member or element, which is there if has holds.
 func (b *patcher) step(at place, step string) (to place, has celexpr.Expr) {
-	to = place{path: at.path.member(step), expr: celexpr.At(at.expr, celexpr.Raw(step)), kind: at.kind.Elem()}
+	to = place{path: at.path.member(step), expr: celexpr.At(at.expr, celexpr.Raw(step)), kind: at.kind.Elem(), element: true}
 	switch {
 	case step == "-":
 		return to, celexpr.True
@@ -360,5 +360,5 @@ func (b *patcher) step(at place, step string) (to place, has celexpr.Expr) {
 	if of.Type.Kind() == celexpr.Number {
 		name = celexpr.Func("string", of.Expr)
 	}
-	return place{path: at.path.computed(name), expr: celexpr.At(at.expr, of.Expr), kind: to.kind}, celexpr.True
+	return place{at.path.computed(name), celexpr.At(at.expr, of.Expr), to.kind, of.Type.Kind() == celexpr.Number}, celexpr.True
 }

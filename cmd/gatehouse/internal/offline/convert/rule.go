@@ -151,9 +151,13 @@ func (c *policyConverter) actions(action string) []admissionregistrationv1.Valid
 func (c *ruleConverter) match(operations []string, patterns bool) error {
 	allowed, preconditions := operationsOf(c.decodeConditions(c.rule.Preconditions, "preconditions"), possibleOperations)
 	filters, _, _ := c.rule.Match.all("match")
-	refusesMore := len(allowed) < len(possibleOperations) || patterns && slices.ContainsFunc(filters, func(f *filter) bool {
+	deleted := patterns && slices.ContainsFunc(filters, func(f *filter) bool {
 		return len(f.Resources.Operations) == 0 || slices.Contains(f.Resources.Operations, "DELETE")
 	})
+	refusesMore := len(allowed) < len(possibleOperations) || deleted
+	if v := c.rule.Validate; deleted && v != nil && v.CEL != nil && !strings.Contains(fmt.Sprint(c.rule.CELPreconditions), "request.operation") {
+		c.note("Kyverno refuses to delete what violates the rule, too")
+	}
 	if patterns {
 		allowed = slices.DeleteFunc(slices.Clone(allowed), func(o string) bool { return o == "DELETE" })
 	}

@@ -286,6 +286,10 @@ func TestMutations(t *testing.T) {
 			`{metadata: {name: x}, spec: {containers: [{name: a}, {name: b}]}}`, `annotations: {x/a: "y", x/b: "y"}`,
 		},
 		{
+			"replacement in a loop", "mutate:\n  foreach:\n    - list: request.object.spec.tolerations[]\n      preconditions: {all: [{key: \"{{ element.key }}\", operator: Equals, value: a}]}\n      patchesJson6902: |-\n        - {op: replace, path: \"/spec/tolerations/{{elementIndex}}\", value: {key: z}}",
+			`{metadata: {name: x}, spec: {tolerations: [{key: a}, {key: c}]}}`, `tolerations: [{key: z}, {key: c}]`,
+		},
+		{
 			"removal in a loop", "mutate:\n  foreach:\n    - list: request.object.spec.volumes\n      order: Descending\n      preconditions: {all: [{key: \"{{ element.name }}\", operator: AnyIn, value: [a, b]}]}\n      patchesJson6902: |-\n        - {op: remove, path: \"/spec/volumes/{{elementIndex}}\"}",
 			`{metadata: {name: x}, spec: {volumes: [{name: a}, {name: c}, {name: b}]}}`, `volumes: [{name: c}]`,
 		},
@@ -439,6 +443,24 @@ spec:
 `
 	if got := string(out.Documents[0].Text); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestPodsAndOthers wants templates of workloads to be left alone by a rule about pods and other kinds, and that Kyverno refuses deletions to be named.
+func TestPodsAndOthers(t *testing.T) {
+	t.Parallel()
+	out := convert.Convert(read(t, `apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: p}
+spec:
+  validationFailureAction: Enforce
+  rules: [{name: r, match: {any: [{resources: {kinds: [Pod, Namespace]}}]}, validate: {cel: {expressions: [{expression: "has(object.metadata.labels)"}]}}}]
+`), convert.Options{})
+	if got := strings.Join(out.Results[0].Differences, "\n"); !strings.Contains(got, "Kyverno refuses to delete what violates the rule, too") {
+		t.Error(got)
+	}
+	if got := string(out.Documents[0].Text); !strings.Contains(got, "workloadTemplates: Ignore") {
+		t.Error(got)
 	}
 }
 
