@@ -314,14 +314,14 @@ func title(o *manifest.Object) string {
 // object could be converted.
 func (c *converter) publish(o *manifest.Object, objects []*object, notes []string, err error, beside ...Document) bool {
 	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Differences: notes}
-	c.settle(&r, o, objects, err, nil, beside...)
+	c.complete(&r, o, objects, err, nil, beside...)
 	c.out.Results = append(c.out.Results, r)
 	return r.Status != Not
 }
 
-// settle writes the documents that an object becomes, or the rule of it that is at a path: all of them or, if there is an error, none. It
-// completes the result.
-func (c *converter) settle(r *Result, o *manifest.Object, objects []*object, err error, at []string, beside ...Document) {
+// complete completes the result of an object, or of the rule of it that is at a path, and writes the documents that it becomes: all of them
+// or, if there is an error, none.
+func (c *converter) complete(r *Result, o *manifest.Object, objects []*object, err error, at []string, beside ...Document) {
 	if err == nil && len(objects) > 0 {
 		r.Outputs, err = c.write(o, objects, &r.Differences, beside...)
 	}
@@ -381,7 +381,7 @@ func (c *converter) kyverno(o *manifest.Object) {
 			several++
 		}
 		results[i].Differences = rc.notes
-		c.settle(&results[i], o, nil, err, at)
+		c.complete(&results[i], o, nil, err, at)
 	}
 	for i := range results {
 		if results[i].Status != Not {

@@ -38,7 +38,7 @@ func (c *policyConverter) emit(parts []*part, several bool, result *Result, inde
 		of, one, failed := becomes(p, name, result)
 		objects, made, err = append(objects, of...), append(made, one), cmp.Or(err, failed)
 	}
-	c.settle(result, c.source, objects, err, []string{"spec", "rules", fmt.Sprint(index)})
+	c.complete(result, c.source, objects, err, []string{"spec", "rules", fmt.Sprint(index)})
 	if result.Status != Not {
 		c.sources[c.source].made = append(c.sources[c.source].made, made...)
 	}
