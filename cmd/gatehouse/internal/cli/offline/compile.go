@@ -252,7 +252,7 @@ func (c *compileCount) row() []string {
 
 // newCompileReport returns the report without the documents.
 func newCompileReport(out *compile.Output) *compileReport {
-	r := &compileReport{Items: out.Items, General: compile.General()}
+	r := &compileReport{Items: out.Items, General: out.General()}
 	by := map[[2]string]*compileCount{}
 	for _, item := range out.Items {
 		key := [2]string{item.Kind, item.Name}

@@ -312,6 +312,7 @@ func (c *compilation) existing(s *source) {
 	some, all := matching.Creates(s.spec.MatchConstraints.ResourceRules)
 	s.existing = denying == len(s.Bindings) && (all || !some) && (selecting == 0 || len(s.Bindings) == 1) &&
 		(!mayMatch(s.spec.MatchConstraints.ResourceRules, "namespaces") || !slices.ContainsFunc(namespaces, func(n *metav1.LabelSelector) bool { return !isEmptySelector(n) }))
+	c.out.allows = c.out.allows || s.existing
 	if denying > 0 && !s.existing {
 		s.differ("an update of an object that violates the rule already is refused")
 	}

@@ -232,6 +232,7 @@ func (c *compilation) guards(s *source, p *part, spec *admissionregistrationv1.V
 				s.annotations[k].item.differ("exception " + x.title + " does not help where the annotation cannot be evaluated")
 			}
 		}
+		c.out.excepts = true
 		g, problem := c.guard(x, p)
 		if problem != "" {
 			x.item.differ("what it exempts from " + s.Kind + " " + s.Name + " stays with Gatehouse: " + problem)

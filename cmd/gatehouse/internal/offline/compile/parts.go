@@ -69,6 +69,7 @@ func (c *compilation) matchAs(s *source, p *part, spec *admissionregistrationv1.
 			s.differ("templates of %s stay with Gatehouse: %s", k.Kind, why)
 			continue
 		}
+		c.out.unchecked = c.out.unchecked || c.custom[k.Group+"/"+k.Kind]
 		byGroup[k.Group] = append(byGroup[k.Group], k.Resource)
 	}
 	if len(byGroup) == 0 {

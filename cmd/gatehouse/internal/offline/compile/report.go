@@ -113,17 +113,6 @@ func (d *Document) PolicyName() string {
 	}
 }
 
-// General are the differences that all compiled policies have.
-func General() []string {
-	return []string{
-		"a refusal names only the first violation",
-		"audit annotations do not name exceptions and violations that existed before; those of rules begin with the name of the compiled policy",
-		"an update of an object that violates a rule as before is refused if it takes an element from a list and renames another that is alike",
-		"where a match condition of an exception cannot be evaluated, a refusal says so in place of the rule's message",
-		"an exception does not help where a match condition of the policy cannot be evaluated, or its params are missing",
-	}
-}
-
 // Output is what Compile makes.
 type Output struct {
 	// Documents are in a fixed order: policies and then bindings, by their sources.
@@ -134,6 +123,37 @@ type Output struct {
 	Expires time.Time
 	// mutating is what the documents that mutate were verified with.
 	mutating *mutation.Set
+
+	// allows is true if a document allows what was violated before an update, excepts if one has an exception, and unchecked if one is about
+	// templates that the API server does not check.
+	allows, excepts, unchecked bool
+}
+
+// General returns the differences that policies of the documents have in general, and that are not those of one rule.
+func (o *Output) General() []string {
+	out := []string{
+		"a refusal names only the first violation",
+		"audit annotations of rules begin with the name of the compiled policy, and there are none about exceptions and violations that existed before",
+		"members of gatehouse.dev:break-glass are held to the rules, and objects with so many elements that Gatehouse refuses them are judged by the rules alone",
+	}
+	if o.allows {
+		out = append(out,
+			"nobody is warned of violations that existed before an update",
+			"while an object violates a rule as before, an update is refused that takes elements from a list in which others are alike and are renamed, or that changes an object with hundreds of elements in a list",
+			"where a rule cannot be evaluated for an object as before, although for another reason, an update is allowed",
+			"where a policy cannot be evaluated, an update is refused that changes nothing but finalizers",
+		)
+	}
+	if o.excepts {
+		out = append(out,
+			"where a match condition of an exception cannot be evaluated, a refusal says so in place of the rule's message",
+			"an exception does not help where a match condition of the policy cannot be evaluated, or its params are missing",
+		)
+	}
+	if o.unchecked {
+		out = append(out, "objects of workloads in PolicyConfiguration are refused if their metadata or labels are of another type than a template has")
+	}
+	return out
 }
 
 // Worst returns the worst status.

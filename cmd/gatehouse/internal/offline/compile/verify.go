@@ -215,8 +215,14 @@ func (c *compilation) emit(s *source, p *part, name string, spec *admissionregis
 			c.out.Expires = expires
 		}
 	}
-	if value, given := s.Annotations[v1alpha1.ContactAnnotation]; given {
-		annotations[v1alpha1.ContactAnnotation] = value
+	for _, key := range []string{v1alpha1.ContactAnnotation, v1alpha1.LintIgnoreAnnotation} {
+		if value, given := s.Annotations[key]; given {
+			annotations[key] = value
+		}
+	}
+	if slices.ContainsFunc(spec.Variables, func(v admissionregistrationv1.Variable) bool { return v.Name == powerVariable }) {
+		// An estimate does not see that containers are compared with those of their names alone.
+		annotations[v1alpha1.LintIgnoreAnnotation] = strings.TrimPrefix(annotations[v1alpha1.LintIgnoreAnnotation]+",expensive", ",")
 	}
 	c.out.Documents = append(c.out.Documents, Document{From: from, Template: strings.Join(p.path, "."), Rules: rules, Policy: &admissionregistrationv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: policyKind},
