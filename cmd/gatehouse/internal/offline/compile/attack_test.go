@@ -144,6 +144,14 @@ func TestAttacks(t *testing.T) {
 		}
 		return b.String() + "{apiGroups: [''], resources: [r], verbs: [" + verb + "]}]}"
 	}
+	manyContainers := func(security string) string {
+		var b strings.Builder
+		b.WriteString("{spec: {hostNetwork: false, containers: [")
+		for i := range 900 {
+			fmt.Fprintf(&b, "{name: c%d, image: x, securityContext: {privileged: false}}, ", i)
+		}
+		return b.String() + "{name: last, image: x, securityContext: " + security + "}]}}"
+	}
 	for name, c := range map[string]struct {
 		documents string
 		requests  []attackRequest
@@ -291,6 +299,36 @@ func TestAttacks(t *testing.T) {
 			attackPolicy("resourceRules: [{apiGroups: [rbac.authorization.k8s.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [roles]}]",
 				"  failurePolicy: Ignore\n"+deny+"  validations: [{expression: 'object.rules.all(r, !(\"*\" in r.verbs))', message: star}]\n"),
 			[]attackRequest{{object: roleOf("'*'"), denied: true}, {object: roleOf("'*'"), old: roleOf("get"), denied: true}},
+		},
+		"many containers under Ignore": {
+			attackPolicy(attackRules, "  failurePolicy: Ignore\n"+deny+"  validations: [{expression: 'object.spec.containers.all(c, c.?securityContext.?privileged.orValue(false) == false)', message: privileged}]\n"),
+			[]attackRequest{
+				{object: deployment(manyContainers("{privileged: true}")), old: deployment(manyContainers("{privileged: false}")), denied: true},
+				{object: strings.Replace(deployment(manyContainers("{privileged: true}")), "hostNetwork: false", "hostNetwork: true", 1), old: deployment(manyContainers("{privileged: true}")), denied: true},
+				{object: deployment(manyContainers("{privileged: true}"))},
+			}[:2],
+		},
+		"many containers under a standard and Ignore": {
+			attackPolicy(attackRules, "  failurePolicy: Ignore\n"+deny+"  podSecurity: {level: baseline, version: v1.36}\n"),
+			[]attackRequest{
+				{object: deployment(manyContainers("{privileged: true}")), denied: true}, {object: deployment(manyContainers("{privileged: true}")), old: deployment(manyContainers("{privileged: false}")), denied: true},
+				{object: strings.Replace(deployment(manyContainers("{privileged: true}")), "hostNetwork: false", "hostNetwork: true", 1), old: deployment(manyContainers("{privileged: true}")), denied: true},
+			},
+		},
+		"power by another field": {
+			attackPolicy(attackRules, deny+"  validations: [{expression: 'object.spec.?hostNetwork.orValue(false) == false', message: host}]\n"),
+			func() (out []attackRequest) {
+				of := func(more string) string {
+					return deployment("{metadata: {annotations: {a: b}}, spec: {hostNetwork: true, " + more + "containers: [{name: app, image: x}]}}")
+				}
+				for _, more := range []string{
+					"hostPID: true, ", "volumes: [{name: v, hostPath: {path: /}}], ", "serviceAccountName: root, ", "initContainers: [{name: i, image: y}], ", "securityContext: {runAsUser: 0}, ", "securityContext: {sysctls: [{name: a, value: b}]}, ",
+					"shareProcessNamespace: true, ", "runtimeClassName: x, ", "nodeName: n, ", "tolerations: [{operator: Exists}], ", "ephemeralContainers: [{name: e, image: e}], ", "priorityClassName: system-node-critical, ", "unknown: {}, ", "hostAliases: [{ip: 1.1.1.1}], ",
+				} {
+					out = append(out, attackRequest{object: of(more), old: of(""), denied: more != "unknown: {}, "})
+				}
+				return out
+			}(),
 		},
 		"variables in disguise": {
 			attackPolicy(attackRules, "  failurePolicy: Ignore\n"+deny+"  variables: [{name: named, expression: 'object.metadata.?name.orValue(\"\")'}]\n  validations: [{expression: 'dyn(variables).named == \"free\"', message: named}]\n"),
