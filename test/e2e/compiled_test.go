@@ -349,22 +349,28 @@ func (b *batch) askAll(t *testing.T) []batchAnswer {
 	return out
 }
 
-// place makes the two namespaces of a configuration, with a pod and a Deployment in the first.
-func (b *batch) place(t *testing.T, n arbitrary.Names) {
-	t.Helper()
+// name adds the two namespaces of a configuration.
+func (b *batch) name(n arbitrary.Names) {
 	for _, namespace := range n.Namespaces() {
-		must(t, b.createNamespace(t.Context(), &namespace))
 		namespace.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
 		b.documents, b.names = append(b.documents, namespace), append(b.names, namespace.Name)
+	}
+}
+
+// place makes the two namespaces of a configuration, with a pod and a Deployment in the first.
+func (b *batch) place(ctx context.Context, n arbitrary.Names) error {
+	for _, namespace := range n.Namespaces() {
+		if err := b.createNamespace(ctx, &namespace); err != nil {
+			return err
+		}
 	}
 	containers := []corev1.Container{{Name: "app", Image: "r/app", Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}}, {Name: "b", Image: "x"}}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "a", "bad": "x", "app": "selected"}}, Spec: corev1.PodSpec{Containers: containers}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", Labels: template.Labels}, Spec: template.Spec}
-	_, err := b.Client().CoreV1().Pods(n.Shop).Create(t.Context(), pod, metav1.CreateOptions{})
-	must(t, err)
+	_, err := b.Client().CoreV1().Pods(n.Shop).Create(ctx, pod, metav1.CreateOptions{})
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "selected"}}, Template: template}}
-	_, err = b.Client().AppsV1().Deployments(n.Shop).Create(t.Context(), deployment, metav1.CreateOptions{})
-	must(t, err)
+	_, deploymentErr := b.Client().AppsV1().Deployments(n.Shop).Create(ctx, deployment, metav1.CreateOptions{})
+	return errors.Join(err, deploymentErr)
 }
 
 // vary adds requests about what the policies of a configuration are about.
@@ -442,11 +448,14 @@ func TestCompiled(t *testing.T) {
 	w := newWorld(t)
 	b := &batch{world: w}
 	now := time.Now()
+	var group errgroup.Group
+	group.SetLimit(atATime)
 	for seed := range int64(configurations) {
 		n := arbitrary.Names{Policy: fmt.Sprintf("p%d", seed), Shop: fmt.Sprintf("shop-%d", seed), Lab: fmt.Sprintf("lab-%d", seed), Only: true}
 		random := rand.New(rand.NewSource(seed)) //nolint:gosec // the cases are the same each time
 		c := arbitrary.Configuration(random, n, now)
-		b.place(t, n)
+		b.name(n)
+		group.Go(func() error { return b.place(t.Context(), n) })
 		for _, p := range c.Policy.AdmissionPolicies {
 			p.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AdmissionPolicy"}
 			b.documents = append(b.documents, p.AdmissionPolicy)
@@ -457,6 +466,7 @@ func TestCompiled(t *testing.T) {
 		}
 		b.vary(random, n)
 	}
+	must(t, group.Wait())
 	shown, err := filepath.Glob(examples + "/*")
 	must(t, err)
 	for i, directory := range shown {
@@ -536,7 +546,8 @@ func (b *batch) addExample(t *testing.T, random *rand.Rand, directory string, n 
 	}) {
 		return
 	}
-	b.place(t, n)
+	b.name(n)
+	must(t, b.place(t.Context(), n))
 	own := func(u *unstructured.Unstructured, path ...string) {
 		name, found, err := unstructured.NestedString(u.Object, path...)
 		must(t, err)
