@@ -151,13 +151,14 @@ func (f *compileFlags) run(s cli.Streams, options compile.Options) error {
 		out.Static()
 	}
 	report := newCompileReport(out)
+	report.Kubernetes = f.kubernetes
 	switch {
 	case f.output == "json":
 		report.Documents = []any{} // and not null
 		for i := range out.Documents {
-			fields, err := compiledFields(&out.Documents[i])
-			if err != nil {
-				return err
+			fields, failed := compiledFields(&out.Documents[i])
+			if failed != nil {
+				return failed
 			}
 			report.Documents = append(report.Documents, fields)
 		}
@@ -217,7 +218,7 @@ func compiledText(documents []compile.Document) ([]byte, error) {
 
 // compileReport is the report as JSON.
 type compileReport struct {
-	Kubernetes string `json:"kubernetes,omitempty"`
+	Kubernetes string `json:"kubernetes"`
 	// Summary counts rules by policies and profiles, and exceptions by themselves.
 	Summary []*compileCount `json:"summary"`
 	// Items are the rules, profiles and exceptions.
