@@ -152,8 +152,8 @@ func (f *compileFlags) run(s cli.Streams, options compile.Options) error {
 	}
 	report := newCompileReport(out)
 	report.Kubernetes = f.kubernetes
-	switch {
-	case f.output == "json":
+	switch f.output {
+	case "json":
 		report.Documents = []any{} // and not null
 		for i := range out.Documents {
 			fields, failed := compiledFields(&out.Documents[i])
@@ -163,7 +163,7 @@ func (f *compileFlags) run(s cli.Streams, options compile.Options) error {
 			report.Documents = append(report.Documents, fields)
 		}
 		err = cli.WriteJSON(s.Out, report)
-	case f.output == "yaml":
+	case "yaml":
 		var text []byte
 		if text, err = compiledText(out.Documents); err == nil {
 			_, err = s.Out.Write(text)
@@ -266,7 +266,7 @@ func newCompileReport(out *compile.Output) *compileReport {
 			by[key].Native++
 		case compile.Differs:
 			by[key].Differs++
-		default:
+		case compile.Stays:
 			by[key].Stays++
 		}
 	}

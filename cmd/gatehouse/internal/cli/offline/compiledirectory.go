@@ -105,28 +105,22 @@ func (f *compileFlags) directory(s cli.Streams, out *compile.Output, now time.Ti
 			changed++
 			say("%s: is no longer made: remove it", cli.OneLine(path))
 			if f.static {
-				gone = append(gone, path)
+				gone = append(gone, shell.Quote(path))
 			}
 		}
 		for _, o := range compiledObjects(before[path]) {
 			if !kept[o.name] && !f.static {
-				gone = append(gone, o.name)
+				gone = append(gone, shell.Quote(o.name))
 			}
 		}
 	}
 	switch {
-	case f.prune:
-		for _, name := range gone {
-			if _, err := fmt.Fprintln(s.Out, cli.OneLine(name)); err != nil {
-				return err
-			}
+	case f.prune && len(gone) > 0:
+		if _, err := fmt.Fprintln(s.Out, strings.Join(gone, "\n")); err != nil {
+			return err
 		}
 	case len(gone) > 0 && !f.static:
-		words := "kubectl delete"
-		for _, name := range gone {
-			words += " " + shell.Quote(name)
-		}
-		say("%s no longer made: %s", diagnostic.Count(len(gone), "object"), words)
+		say("%s no longer made: kubectl delete %s", diagnostic.Count(len(gone), "object"), strings.Join(gone, " "))
 	}
 	if changed == 0 || !f.check {
 		return nil
