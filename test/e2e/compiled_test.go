@@ -675,13 +675,15 @@ func extremes() (out []any) {
 		policy(fmt.Sprintf("standard-%d", i), map[string]any{"podSecurity": map[string]any{"level": "restricted", "version": version}})
 	}
 	exception("standard", "standard-0", map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}, "podSecurity.hostPorts")
+	// An API server of 1.37 takes what one of 1.36 knows, and a list has this function from 1.37 on.
+	policy("later", map[string]any{"validations": []any{rule(`object.metadata.name.split("-").includes("x")`)}})
+	out = append(out, map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "PolicyConfiguration", "celCompatibilityVersion": "1.37"})
 	// Binding names of several sources.
 	for _, of := range []string{"lines", "comments"} {
 		document("AdmissionPolicyBinding", "", of, map[string]any{"policyName": "lines", "validationActions": []any{"Warn"}})
 	}
 	for _, one := range out {
-		metadata := one.(map[string]any)["metadata"].(map[string]any) //nolint:forcetypeassert // see above
-		if metadata["namespace"] == "" {
+		if metadata, _ := one.(map[string]any)["metadata"].(map[string]any); metadata["namespace"] == "" { //nolint:forcetypeassert // see above
 			delete(metadata, "namespace")
 		}
 	}

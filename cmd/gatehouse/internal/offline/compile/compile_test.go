@@ -131,3 +131,20 @@ func BenchmarkCompile(b *testing.B) {
 		}
 	}
 }
+
+// TestLaterFunctions has an API server of 1.37 get nothing that one of 1.36 does not know: it refuses that in new documents.
+func TestLaterFunctions(t *testing.T) {
+	t.Parallel()
+	c := configOf(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyConfiguration\ncelCompatibilityVersion: '1.37'\n---\n"+
+		attackPolicy(attackRules, "  validationActions: [Deny]\n  validations: [{expression: 'object.metadata.name.split(\"-\").includes(\"x\")', message: x}, {expression: 'object.spec.containers.size() > 0', message: some}]\n"))
+	out, err := Compile(c, Options{Kubernetes: "1.37", Now: now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Items) != 2 || out.Items[0].Status != Stays || !strings.HasPrefix(out.Items[0].Reasons[0], "an API server of Kubernetes 1.37 refuses it: ") || out.Items[1].Status != Native || len(out.Documents) == 0 {
+		t.Errorf("got %+v %+v and %d documents", out.Items[0], out.Items[1:], len(out.Documents))
+	}
+	if _, err := Compile(c, Options{Kubernetes: "x"}); err == nil {
+		t.Error("there is a version x")
+	}
+}

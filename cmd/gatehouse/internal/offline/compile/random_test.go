@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"math/rand"
@@ -153,6 +154,9 @@ func TestRandomSameAsUpstream(t *testing.T) {
 			req.Namespace, req.UserInfo.Username = namespace, []string{"jane", "root"}[random.Intn(2)]
 			for _, variant := range variants(random, req, 1) {
 				variant = asServer(t, variant)
+				if bytes.Contains(variant.Object.Raw, []byte(`"containers":null`)) || bytes.Contains(variant.OldObject.Raw, []byte(`"containers":null`)) {
+					continue // the API server refuses a pod without containers, whatever policies say
+				}
 				answer := native.Dispatch(t, dispatcher.Ask(t, variant))
 				got := told{denied: !answer.Allowed, denies: rulesOf([]string{answer.First}), warned: rulesOf(answer.Warnings)}
 				got.nameless = len(slices.DeleteFunc(slices.Clone(answer.Warnings), saidRule.MatchString))

@@ -13,6 +13,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -48,7 +49,12 @@ type checker struct {
 }
 
 func newChecker(kubernetes string) (*checker, error) {
-	compiler, err := expression.NewCompiler(kubernetes, nil)
+	parsed, err := version.ParseMajorMinor(kubernetes)
+	if err != nil {
+		return nil, fmt.Errorf("version of Kubernetes: %w", err)
+	}
+	// What is written must work in the version before too, which may run beside it: the API server refuses what that does not know.
+	compiler, err := expression.NewCompiler(parsed.SubtractMinor(1).String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +126,7 @@ func (c *checker) check(s *source, t *texts, own bool) (alone bool) {
 	}
 	what := "it does not compile for them: "
 	if own {
-		what = "it does not compile in Kubernetes " + c.kubernetes + ": "
+		what = "an API server of Kubernetes " + c.kubernetes + " refuses it: "
 	}
 	wrong := func(problem string) string {
 		if problem != "" {
