@@ -20,6 +20,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
+// twiceProfile adds to one container twice, and leaves pods alone that have another label.
+const twiceProfile = `apiVersion: gatehouse.dev/v1alpha1
+kind: SidecarProfile
+metadata: {name: twice}
+spec:
+  match: {namespaceSelector: {matchLabels: {compiled: profiles}}}
+  injection: OptOut
+  onConflict: Skip
+  parameters: [{name: zones, type: list, default: "a,b"}]
+  template:
+    metadata: {labels: {twice: "yes"}}
+    spec: {enableServiceLinks: false, nodeSelector: {arch: amd64}}
+  appContainers:
+    - template: {env: [{name: ZONES, value: "${params.zones.join(';')} of ${namespace.metadata.name}"}]}
+    - names: [app]
+      template: {env: [{name: ZONES, value: other}, {name: APP, value: "1"}]}
+`
+
 // TestCompiledProfiles: the API server itself gives pods what Gatehouse gives them, whatever the order in which it runs the policies, and
 // refuses those that Gatehouse refuses. Before Kubernetes 1.36 it has no such policies.
 func TestCompiledProfiles(t *testing.T) {
@@ -41,6 +59,7 @@ func TestCompiledProfiles(t *testing.T) {
 			"spec:\n  injection: OptOut", "spec:\n  match: {namespaceSelector: {matchLabels: {compiled: profiles}}}\n  injection: OptOut").Replace(string(text))
 		must(t, os.WriteFile(filepath.Join(directory, strings.ReplaceAll(example, "/", "-")), []byte(selected), 0o600))
 	}
+	must(t, os.WriteFile(filepath.Join(directory, "twice.yaml"), []byte(twiceProfile), 0o600))
 	namespace, err := yaml.Marshal(corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: native, Labels: labels}})
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(directory, "namespace.yaml"), namespace, 0o600))
@@ -65,7 +84,7 @@ func TestCompiledProfiles(t *testing.T) {
 	client := w.Client().CoreV1()
 	support.Eventually(t, "the policies", func() error {
 		created, err := client.Pods(native).Create(t.Context(), pod(func(*corev1.Pod) {}), dryRun)
-		if err == nil && len(created.Spec.InitContainers) != len(set.Profiles())+1 { // mesh-proxy has two
+		if err == nil && (len(created.Spec.InitContainers) != len(set.Profiles()) || created.Labels["twice"] == "") { // mesh-proxy has two, and twice has none
 			return fmt.Errorf("it has %d init containers", len(created.Spec.InitContainers))
 		}
 		return err
@@ -85,6 +104,10 @@ func TestCompiledProfiles(t *testing.T) {
 		},
 		"another volume": func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "logs", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+		},
+		"a label": func(p *corev1.Pod) { p.Labels = map[string]string{"twice": "no"} },
+		"zones": func(p *corev1.Pod) {
+			p.Annotations["twice.sidecar.gatehouse.dev/zones"], p.Spec.Containers[0].Env = "c", nil
 		},
 		"a port":             func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 2020}} },
 		"a name":             func(p *corev1.Pod) { p.Spec.Containers[0].Name = "mesh-proxy" },
