@@ -331,9 +331,10 @@ func (t *translation) translate() (*admissionregistrationv1.MutatingAdmissionPol
 		adds = all(adds, flat(t.conflicts)+".size() == 0")
 	}
 	adds = t.define("adds", adds)
+	refusal := t.define("refusal", fmt.Sprintf(`!(%s || variables.podWish == "invalid") || %s.size() == 0 ? "" : %s + %[2]s.join("; ")`,
+		applies, refusals, quote("sidecar profile "+quote(t.Name)+": ")))
 	// A key that a map lacks is the one error that says something.
-	mutations := []string{fmt.Sprintf(`!(%s || variables.podWish == "invalid") ? [] : %s.size() == 0 ? [] : {"": [JSONPatch{op: "test", path: "/kind", value: "Pod"}]}[%s + %[2]s.join("; ")]`,
-		applies, refusals, quote("sidecar profile "+quote(t.Name)+": "))}
+	mutations := []string{fmt.Sprintf(`%s == "" ? [] : {"": [JSONPatch{op: "test", path: "/kind", value: "Pod"}]}[%[1]s]`, refusal)}
 	for _, set := range append(sets, ops) {
 		if len(set) > 0 {
 			mutations = append(mutations, adds+" ? "+flat(set)+" : []")
