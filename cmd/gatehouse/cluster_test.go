@@ -230,6 +230,42 @@ func TestWhatIsActive(t *testing.T) {
 	}
 }
 
+// TestCompiledPoliciesOfACluster: what gatehouse compile has made of a policy that decides itself is not audited a second time, and audit says
+// what of it must be compiled again.
+func TestCompiledPoliciesOfACluster(t *testing.T) {
+	t.Parallel()
+	source, dir := strings.Replace(teamPolicy, "validationActions", "existingViolations: Deny, validationActions", 1), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "team.yaml"), []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	compiled := clitest.Run(t.Context(), "", []string{"compile", "--config", dir, "-o", "yaml"}, commands()...).Out
+	const ours, theirs = `AdmissionPolicy","policy":"team"`, `ValidatingAdmissionPolicy","policy":"team.gatehouse.dev"`
+	for name, c := range map[string]struct {
+		sources   []string
+		compiled  string
+		by, warns string
+	}{
+		"up to date":           {[]string{source}, compiled, ours, ""},
+		"out of date":          {[]string{source}, strings.ReplaceAll(compiled, "- expression: has(object.metadata.labels)", "- expression: 'true'"), ours, "warning: AdmissionPolicy/team: ValidatingAdmissionPolicy/team.gatehouse.dev is another one than gatehouse compile makes now (hint: "},
+		"without its source":   {nil, compiled, theirs, ""},
+		"an exception is over": {nil, strings.ReplaceAll(compiled, "  annotations:\n", "  annotations:\n    gatehouse.dev/exceptions-expire-at: \"2020-01-01T00:00:00Z\"\n"), theirs, "an exception in it ended at 2020-01-01T00:00:00Z (hint: compile AdmissionPolicy/team again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects := append([]string{unlabelledMap, `{apiVersion: v1, kind: Namespace, metadata: {name: default}}`}, c.sources...)
+			s := &servers{documents: map[string]string{"gatehouse-0": ""}}
+			kubeconfig := s.start(t, testAPI(t, append(objects, strings.Split(c.compiled, "---\n")...)...)).Kubeconfig(t)
+			got := clitest.Run(t.Context(), "", []string{"audit", "--kubeconfig", kubeconfig, "-o", "ndjson"}, commands()...)
+			if got.Code != cli.ExitNo || strings.Count(got.Out, `"policyKind":`) != 1 || !strings.Contains(got.Out, c.by) {
+				t.Errorf("audit ends with %d and says %s%s", got.Code, got.Out, got.Err)
+			}
+			if warned := strings.Contains(got.Err, "warning:"); warned != (c.warns != "") || !strings.Contains(got.Err, c.warns) {
+				t.Errorf("it warns %q, want %q", got.Err, c.warns)
+			}
+		})
+	}
+}
+
 // TestMutatingPoliciesOfACluster: the cluster's own mutating policies count, and what depends on their order cannot be decided.
 func TestMutatingPoliciesOfACluster(t *testing.T) {
 	t.Parallel()

@@ -132,7 +132,7 @@ func (t tree) decode() (*Config, diagnostic.List) {
 	}
 	d.staticKeys()
 	d.found.Sort()
-	c.Warnings = slices.Concat(d.warnings, d.foreignPolicies())
+	c.Warnings = slices.Concat(d.warnings, d.foreignPolicies(), c.compiledTwice())
 	c.Warnings.Sort()
 	c.Context = d.context
 	c.provide(newObjects(d.context))

@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// The types of conditions that every kind has. A new object has none until
+// The types of conditions that every kind has, but for Native. A new object has none until
 // Gatehouse reports on it.
 const (
 	// CompiledCondition is True if the current version of the object is valid, and
@@ -14,6 +14,10 @@ const (
 	// DegradedCondition is True if the object is active with a problem, or if an
 	// earlier version is active instead.
 	DegradedCondition = "Degraded"
+	// NativeCondition of an AdmissionPolicy is True if the API server itself enforces the
+	// whole policy, by the documents of gatehouse compile, whether the webhook is
+	// called or not. A policy without such documents in the cluster does not have it.
+	NativeCondition = "Native"
 )
 
 // The reasons of conditions.
@@ -54,6 +58,21 @@ const (
 	ConfigurationRejectedReason = "ConfigurationRejected"
 	// HealthyReason is a reason of Degraded: there is no problem.
 	HealthyReason = "Healthy"
+	// EnforcedReason is a reason of Native: the compiled documents are what compiling
+	// gives now, and nothing is left to Gatehouse.
+	EnforcedReason = "Enforced"
+	// PartlyEnforcedReason is a reason of Native: the compiled documents are what compiling
+	// gives now, and Gatehouse decides some of the policy alone, or otherwise.
+	PartlyEnforcedReason = "PartlyEnforced"
+	// OutOfDateReason is a reason of Native: the compiled documents are not, or not all,
+	// what compiling gives now.
+	OutOfDateReason = "OutOfDate"
+	// ExceptionEndedReason is a reason of Native: an exception in the compiled documents
+	// has ended, which the API server does not see.
+	ExceptionEndedReason = "ExceptionEnded"
+	// NotReadReason is a reason of Native: Gatehouse cannot read the compiled documents
+	// any more.
+	NotReadReason = "NotRead"
 )
 
 // The reasons of Events about Grants.
@@ -69,7 +88,8 @@ type ObjectStatus struct {
 	// ObservedGeneration is the metadata.generation that the conditions refer to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Compiled, Ready and Degraded.
+	// Conditions are Compiled, Ready and Degraded, and of an AdmissionPolicy that
+	// was compiled Native.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

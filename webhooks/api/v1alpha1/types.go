@@ -232,6 +232,15 @@ const (
 // at most 256 bytes. It is appended to the policy's denials.
 const ContactAnnotation = "gatehouse.dev/contact"
 
+// What gatehouse compile writes into the documents that it makes for the API server.
+const (
+	// CompiledFromAnnotation is the kind and name of the source: AdmissionPolicy/images.
+	CompiledFromAnnotation = "gatehouse.dev/compiled-from"
+	// ManagedByLabel has the value CompileManager.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	CompileManager = "gatehouse-compile"
+)
+
 // LintIgnoreAnnotation on a policy, binding or exception is a comma-separated list
 // of codes of lint diagnostics to suppress.
 const LintIgnoreAnnotation = "gatehouse.dev/lint-ignore"

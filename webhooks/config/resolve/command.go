@@ -61,6 +61,9 @@ type CommandConfig struct {
 	// Installed reports whether the cluster has custom resources of Gatehouse's kinds at all. It is false if they
 	// were not read.
 	Installed bool
+	// Compiled are the documents of gatehouse compile among the cluster's own policies and bindings, and Config has those alone whose sources
+	// do not decide themselves.
+	Compiled []metav1.Object
 }
 
 // ForCommand reads what is active in a cluster, once, and compiles it as a server does: an object with errors does
@@ -79,6 +82,7 @@ func ForCommand(in CommandSources) (*CommandConfig, error) {
 	resolved, err := new(Resolver).Resolve(Input{
 		Documents: in.Documents, Resources: resources, Clustered: true, Tolerant: true,
 		Prepare: func(merged *config.Config) error {
+			merged.LeaveCompiled()
 			in.provide(merged)
 			return nil
 		},
@@ -120,6 +124,13 @@ func (in *CommandSources) read(out *CommandConfig) (all []*config.Resource, err 
 		native, err := in.Cluster.Native()
 		if err != nil {
 			return nil, err
+		}
+		for _, r := range native {
+			if object, ok := r.Value.(metav1.Object); ok {
+				if _, is := config.CompiledFrom(object); is {
+					out.Compiled = append(out.Compiled, object)
+				}
+			}
 		}
 		all = append(all, native...)
 	}

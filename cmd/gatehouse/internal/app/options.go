@@ -35,6 +35,8 @@ type Options struct {
 	CustomResources bool
 	// ManageRegistration reports whether the elected replica writes rules and selectors of the webhook configurations.
 	ManageRegistration bool
+	// LeaveCompiled has nothing sent for policies that the API server enforces itself, by documents of gatehouse compile.
+	LeaveCompiled bool
 	// OnEmptiedFile is the action on a change that leaves a file without documents.
 	OnEmptiedFile string
 	// BackChannelLogout is for how long revocations that issuers ask for are kept, 0 for none.
@@ -75,6 +77,7 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags.StringVar(&f.OnEmptiedFile, "on-emptied-file", EmptiedFileWarn, "what to do when a file of --config still exists and has lost all its documents: warn (use the rest) or refuse (keep the active configuration)")
 	flags.BoolVar(&f.CustomResources, "custom-resources", false, "read custom resources from the cluster too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, PolicyBaselines, AccessTokens, TokenRevocations and Grants")
 	flags.BoolVar(&f.ManageRegistration, "manage-registration", false, "write rules and selectors of the webhook configurations, as the active policies and profiles need them, with --custom-resources; needs what gatehouse manifests --manage-registration prints")
+	flags.BoolVar(&f.LeaveCompiled, "leave-compiled", false, "do not have requests sent for AdmissionPolicies and ValidatingAdmissionPolicies that the API server wholly enforces itself, by documents of gatehouse compile that are in the cluster and up to date, with --manage-registration; once they are not, the requests are sent again within seconds; the API server must not have the admission plugin ValidatingAdmissionPolicy disabled")
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of this replica, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
 	flags.DurationVar(&f.BackChannelLogout, "back-channel-logout", 0, "answer /logout, to which JWT issuers send the sessions that ended (OpenID Connect Back-Channel Logout), and keep their TokenRevocations for this long, at least the lifetime of the issuers' tokens, such as 24h; with --custom-resources; needs the right to create, list and delete tokenrevocations (default: off)")
 	flags.BoolVar(&f.Authorize, "authorize", false, "answer /authorize, where API servers ask about requests of tokens with a scope, and accept such tokens as soon as the API server is known to ask; 'gatehouse manifests --authorization' prints its configuration; with a cluster, needs the right to create subjectaccessreviews (default: tokens with a scope are rejected)")
@@ -178,6 +181,7 @@ func (f *Options) Validate() error {
 // installation and the replica in the cluster.
 func (f *Options) checkNames(p *problems) {
 	p.needs(f.CustomResources, "--custom-resources", "manage-registration", "namespace", "back-channel-logout")
+	p.needs(f.ManageRegistration, "--manage-registration", "leave-compiled")
 	p.empty("namespace", f.Namespace == "")
 	if f.Namespace != "" && len(validation.IsDNS1123Label(f.Namespace)) > 0 {
 		p.add("--namespace %.100q: must be the name of a namespace: lower-case letters, digits and dashes (hint: %s)", f.Namespace, install.DefaultNamespace)

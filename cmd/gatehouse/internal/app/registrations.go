@@ -3,14 +3,17 @@ package app
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/configuration"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	manifest "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/leader"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/compile"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
@@ -25,6 +28,11 @@ type registrations struct {
 	// writer is nil if nothing is written, and rules if only CAs are.
 	writer *registration.Writer
 	rules  *managedRules
+	// native is nil without custom resources. With leave, nothing is sent for what the API server enforces itself.
+	native *configuration.Native
+	leave  bool
+	// neverSent are the namespaces that are not sent if the webhook configurations do not say it.
+	neverSent []string
 }
 
 // addRegistrations adds what reads and writes the webhook configurations, and the election of the replica that writes.
@@ -85,8 +93,13 @@ func (f *Options) electionNamespace() string {
 // configurations do not send, and on what it costs that they send everything. It is nil while
 // these are not known. The configuration has the kinds of workloads.
 func (r *registrations) notSent(c *config.Config) func(object any) (notSent, warnings []string) {
+	enforced := r.native.Use(c, r.excluded())
 	if r.rules != nil {
-		r.rules.use(c)
+		var left []compile.Enforcement
+		if r.leave {
+			left = enforced
+		}
+		r.rules.use(c, left)
 		r.writer.Poke()
 	}
 	if r.reader == nil {
@@ -106,6 +119,9 @@ func (r *registrations) notSent(c *config.Config) func(object any) (notSent, war
 		case *v1alpha1.SidecarProfile:
 			return ofProfiles, nil
 		case *v1alpha1.AdmissionPolicy:
+			if compile.Of(enforced, "AdmissionPolicy", o.Name).IsWhole() {
+				return nil, nil
+			}
 			if r.rules != nil && manifest.MatchesEverything(o) {
 				warnings = []string{matchesEverything}
 			}
@@ -116,6 +132,19 @@ func (r *registrations) notSent(c *config.Config) func(object any) (notSent, war
 	}
 }
 
+// excluded returns the namespaces that are never sent, as far as the webhook configurations say so.
+func (r *registrations) excluded() []string {
+	if r.reader != nil {
+		validating, _ := r.reader.Validating()
+		for i := range validating {
+			if names, err := manifest.ParseExcluded(validating[i].Annotations); err == nil {
+				return names
+			}
+		}
+	}
+	return r.neverSent
+}
+
 // managedRules are the rules that the active configuration needs. It is safe for concurrent use.
 type managedRules struct {
 	// complete reports whether the active configuration has everything that was there at the start.
@@ -123,8 +152,9 @@ type managedRules struct {
 	log      *slog.Logger
 
 	mu sync.Mutex
-	// of is the active configuration, and needs what was made of it, by what is included.
+	// of is the active configuration, left what the API server enforces of it, and needs what was made of both, by what is included.
 	of    *config.Config
+	left  []compile.Enforcement
 	needs map[string]needed
 }
 
@@ -133,12 +163,12 @@ type needed struct {
 	leftOut []string
 }
 
-// use sets the active configuration.
-func (r *managedRules) use(c *config.Config) {
+// use sets the active configuration, and what is left to the API server.
+func (r *managedRules) use(c *config.Config, left []compile.Enforcement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.of != c {
-		r.of, r.needs = c, map[string]needed{}
+	if r.of != c || !slices.Equal(r.left, left) {
+		r.of, r.left, r.needs = c, left, map[string]needed{}
 	}
 }
 
@@ -152,8 +182,10 @@ func (r *managedRules) own(included []string) (manifest.Needs, []string, bool) {
 	key := strings.Join(included, ",")
 	n, ok := r.needs[key]
 	if !ok {
+		spec := r.of.Spec()
+		spec.Policy = compile.Without(spec.Policy, r.left)
 		var err error
-		if n.needs, n.leftOut, err = manifest.NeedsOf(new(r.of.Spec()), included); err != nil { // an active configuration has none
+		if n.needs, n.leftOut, err = manifest.NeedsOf(&spec, included); err != nil { // an active configuration has none
 			r.log.Error("registration", "error", err.Error(), "hint", "the rules stay as they are")
 			return nil, nil, false
 		}

@@ -11,9 +11,12 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/admission"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/configuration"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/status"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/compile"
 )
 
 // Requests of status have a client of their own, so that they never delay
@@ -58,6 +61,10 @@ func (w *wiring) addStatus(ctx context.Context) error {
 		return err
 	}
 	w.reconciler.Resources, w.reconciler.Report, w.reconciler.NotSent = resources, reports.Use, w.called.notSent
+	native := configuration.NewNative(cluster.FollowCompiled(w.lookups, compile.Find), w.log)
+	w.add(part{run: endless(native.Run)})
+	w.called.native, w.called.leave, w.called.neverSent = native, w.LeaveCompiled, neverSent(w.ownNamespace())
+	w.reconciler.Native, w.reconciler.Renotify[2] = native, native.Changed()
 	if w.called.reader != nil {
 		w.reconciler.Renotify[0] = w.called.reader.Noticed()
 	}

@@ -35,6 +35,8 @@ import (
 type follower struct {
 	Target
 	source source
+	// labels selects objects, "" for all.
+	labels string
 	// vital is true if the server is not ready without these objects.
 	vital bool
 	// transform returns what is kept of an object.
@@ -195,6 +197,7 @@ func (f *follower) use(store cache.Store) {
 func (f *follower) listWatch(found *resource, synced <-chan struct{}, stop context.CancelCauseFunc) cache.ListerWatcher {
 	objects := f.source.objects(found, f.Namespace)
 	narrow := func(o *metav1.ListOptions) {
+		o.LabelSelector = f.labels
 		if f.Name != "" {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, f.Name).String()
 		}
@@ -281,6 +284,9 @@ func (f *follower) fail(err error, confirmed bool) {
 		}
 	})
 	f.count(class)
+	if class != apierr.Unreachable {
+		f.changed()
+	}
 	if class == apierr.Unserved && (confirmed || !f.isOwn()) {
 		f.resolve.Do(func() { close(f.resolved) })
 	}

@@ -18,6 +18,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/summary"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/compile"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
 )
 
@@ -173,6 +176,9 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	f.writeDiagnostics(s.Err, loaded.Found)
+	if err := f.writeCompiled(s.Err, loaded, time.Now()); err != nil {
+		return err
+	}
 	source.WriteUnconsidered(s.Err)
 	if err := source.CheckDeciding(loaded); err != nil {
 		return err
@@ -253,6 +259,25 @@ func (f *auditFlags) writeDiagnostics(out io.Writer, found diagnostic.List) {
 		}
 		_, _ = fmt.Fprintln(out, string(d.Severity)+": "+cli.OneLine(d.String()))
 	}
+}
+
+// writeCompiled writes which documents of gatehouse compile in the cluster are not what compiling gives now. What is audited are their sources,
+// where these decide too.
+func (f *auditFlags) writeCompiled(out io.Writer, loaded *resolve.CommandConfig, now time.Time) error {
+	list, made, err := compile.EnforcedBy(loaded.Config, f.excluded, loaded.Compiled, now)
+	for i := range list {
+		if e := &list[i]; e.State == v1alpha1.OutOfDateReason || e.State == v1alpha1.ExceptionEndedReason {
+			_, _ = fmt.Fprintf(out, "warning: %s\n", cli.OneLine(e.Kind+"/"+e.Name+": "+e.Text)) // best effort, here and below
+		}
+	}
+	for i := range made {
+		kind, name, _ := strings.Cut(made[i].From, "/")
+		if at, hasEnded := made[i].HasEnded(now); hasEnded && compile.Of(list, kind, name) == nil {
+			_, _ = fmt.Fprintf(out, "warning: %s: an exception in it ended at %s (hint: compile %s again, and apply the result)\n",
+				cli.OneLine(made[i].Document), at.Format(time.RFC3339), cli.OneLine(made[i].From))
+		}
+	}
+	return err
 }
 
 // grouped returns a number with commas between groups of digits.

@@ -11,10 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/compile"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/drill"
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -25,7 +27,7 @@ import (
 type manifestsFlags struct {
 	url, service          string
 	caFile, certificates  string
-	config                string
+	config, compiled      string
 	name, namespace       string
 	excludeNamespaces     []string
 	includeResources      []string
@@ -109,6 +111,7 @@ Exit codes: 0 printed, 2 wrong usage, or an invalid configuration or CA.`,
 	flags.StringVar(&f.certificates, "certificates", "", "program that issues the serving certificate and writes its CA into the webhook configurations, in place of --ca-file: "+cli.OrList(certificateSources()))
 	flags.StringVar(&f.serviceAccount, "service-account", "", "existing ServiceAccount of Gatehouse (default: one with the name of the objects, which is printed)")
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents that decide what the API server sends (default: new pods for injection, pods and workloads for validation)")
+	flags.StringVar(&f.compiled, "compiled", "", "directory that gatehouse compile has written: nothing is sent for policies of --config that the API server wholly enforces by these documents; apply them before")
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Gatehouse (default: that of --service, else gatehouse-system)")
 	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "more namespaces about which the API server sends nothing, such as those of network and storage drivers; repeatable")
@@ -232,12 +235,23 @@ func (f *manifestsFlags) forAdmission() ([]byte, []string, error) {
 			return nil, nil, fmt.Errorf("--ca-file %s: %w", f.caFile, err)
 		}
 	}
+	var compiled []string // notes
 	if f.config != "" {
-		c, err := compile(f.config)
+		c, err := loadConfig(f.config)
 		if err != nil {
 			return nil, nil, err
 		}
 		o.Spec = new(c.Spec())
+		if f.compiled != "" {
+			enforced, err := enforcedBy(f.compiled, c, o.Excluded())
+			if err != nil {
+				return nil, nil, err
+			}
+			o.Spec.Policy = compile.Without(o.Spec.Policy, enforced)
+			for i := range enforced {
+				compiled = append(compiled, enforced[i].Kind+"/"+enforced[i].Name+": "+enforced[i].Text)
+			}
+		}
 	}
 	admission, err := registration.ForAdmission(o)
 	if err != nil {
@@ -248,7 +262,7 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 	if admission.Serve != "" {
 		header += fmt.Sprintf("\n\nThis is for Gatehouse in the namespace %q, which must be there first (kubectl create namespace %s), started as\nfollows, with flags besides as you like:\n%s", o.Namespace, o.Namespace, admission.Serve)
 	}
-	documents, notes := admission.Documents, admission.Notes
+	documents, notes := admission.Documents, append(admission.Notes, compiled...)
 	if f.static != "" {
 		if documents = registration.Static(documents, f.static); len(documents) == 0 {
 			return nil, nil, fmt.Errorf("--static %s: nothing to print, because no policy or profile of the configuration needs this webhook", f.static)
@@ -274,6 +288,23 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 	}
 	text, err := registration.YAML(header, documents)
 	return text, notes, err
+}
+
+// enforcedBy returns what the API server enforces of a configuration by the documents of a directory.
+func enforcedBy(dir string, c *config.Config, excluded []string) ([]compile.Enforcement, error) {
+	documents, found := config.Inspect(dir)
+	if err := found.Err(); err != nil {
+		return nil, config.InvalidError(dir, err)
+	}
+	var all []metav1.Object
+	for o := range documents.Objects("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") {
+		all = append(all, o.Object)
+	}
+	enforced, made, err := compile.EnforcedBy(c, excluded, all, time.Now())
+	if err == nil && len(made) == 0 {
+		err = fmt.Errorf("--compiled %s: has no document that gatehouse compile has made (hint: gatehouse compile --config DIR -o %[1]s)", cli.InertName(dir))
+	}
+	return enforced, err
 }
 
 // hostFlags are the flags for files on the hosts of kube-apiserver.
@@ -343,6 +374,8 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	problems.Add(f.logouts && !f.customResources, "--back-channel-logout needs --custom-resources: logouts are stored as TokenRevocations")
 	problems.Add(f.managed && !f.customResources, "--manage-registration needs --custom-resources, with which replicas elect the one that writes the rules")
 	problems.Add(f.managed && f.config != "", "--manage-registration and --config exclude each other: Gatehouse writes the rules")
+	problems.Add(f.compiled != "" && f.config == "", "--compiled needs --config: the sources of the documents")
+	problems.Add(f.compiled != "" && f.customResources, "--compiled and --custom-resources exclude each other: policies of the cluster may need what is left out (hint: serve --leave-compiled)")
 	problems.Add(f.serviceAccount != "" && !f.customResources && f.certificates == "",
 		"--service-account needs --custom-resources or --certificates: without, no rights are printed")
 	for _, name := range f.parts {
@@ -353,8 +386,8 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	return problems.Err()
 }
 
-// compile returns the configuration of a directory, which must be valid.
-func compile(dir string) (*config.Config, error) {
+// loadConfig returns the configuration of a directory, which must be valid.
+func loadConfig(dir string) (*config.Config, error) {
 	c, _, found := config.CompileDir(dir)
 	if err := found.Err(); err != nil {
 		return nil, fmt.Errorf("--config %s: invalid configuration (hint: see gatehouse lint):\n%w", dir, config.WithPaths(dir, err))

@@ -45,7 +45,7 @@ func (f *manifestsFlags) auditRights(ctx context.Context) (text []byte, notes []
 // audited returns the configuration, and what the API server serves, nil without one.
 func (f *manifestsFlags) audited(ctx context.Context) (*config.Config, *audit.Served, error) {
 	if f.config != "" && !f.cluster.Given() {
-		c, err := compile(f.config)
+		c, err := loadConfig(f.config)
 		return c, nil, err
 	}
 	flags := cli.SourceFlags{ClusterFlags: f.cluster, WithCluster: f.config != ""}

@@ -32,8 +32,10 @@ type Reconciler struct {
 	// NotSent returns a function that returns remarks on what an object matches and the API server does not send, and on what it
 	// costs to send it. It may be nil, and so may its result.
 	NotSent func(*config.Config) func(object any) (notSent, warnings []string)
+	// Native is what the API server enforces itself. It is nil without custom resources.
+	Native *Native
 	// Renotify have a value when the report about the same resources has changed. They may be nil.
-	Renotify [2]<-chan struct{}
+	Renotify [3]<-chan struct{}
 	// RefuseEmptied makes a file that has lost all its documents an error.
 	RefuseEmptied bool
 	// ScopesEnforced is that of authn.Spec. Without it, tokens with a scope are rejected.
@@ -177,6 +179,8 @@ func (r *Reconciler) Run(ctx context.Context, state string) {
 		case <-r.Renotify[0]:
 			r.notify()
 		case <-r.Renotify[1]:
+			r.notify()
+		case <-r.Renotify[2]:
 			r.notify()
 		case <-incomplete.C:
 			if r.complete.Load() {
@@ -369,5 +373,5 @@ func (r *Reconciler) notify() {
 	if r.NotSent != nil {
 		notSent = r.NotSent(r.active.Config)
 	}
-	r.Report(report(r.active, notSent, &r.Current.Problems))
+	r.Report(report(r.active, notSent, &r.Current.Problems, r.Native))
 }

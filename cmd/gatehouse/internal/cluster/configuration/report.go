@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// report returns what became of each custom resource. NotSent may be nil.
-func report(of *resolve.Resolution, notSent func(object any) (notSent, warnings []string), problems *Problems) status.Report {
+// report returns what became of each custom resource. NotSent and native may be nil.
+func report(of *resolve.Resolution, notSent func(object any) (notSent, warnings []string), problems *Problems, native *Native) status.Report {
 	r := status.Report{Digest: of.Digest(), Rejected: problems.Rejected(), Outcomes: make([]status.Outcome, 0, len(of.Candidates))}
 	for _, one := range of.Candidates {
 		o := status.Outcome{
@@ -20,6 +20,10 @@ func report(of *resolve.Resolution, notSent func(object any) (notSent, warnings 
 			Findings: one.Found, NoParams: problems.paramsOf(one.Read.Kind, one.Read.Name),
 		}
 		switch x := one.Read.Value.(type) {
+		case *v1alpha1.AdmissionPolicy:
+			if native != nil {
+				o.Native = native.condition(of.Config, o.Kind, o.Name)
+			}
 		case *v1alpha1.PolicyException:
 			if x.Spec.ExpiresAt != nil {
 				o.Expires = x.Spec.ExpiresAt.Time

@@ -74,7 +74,7 @@ func (e *entry) observe(object *unstructured.Unstructured) {
 	}
 	// Conditions of other types are not ours.
 	var own []metav1.Condition
-	for _, kind := range []string{v1alpha1.CompiledCondition, v1alpha1.ReadyCondition, v1alpha1.DegradedCondition} {
+	for _, kind := range []string{v1alpha1.CompiledCondition, v1alpha1.ReadyCondition, v1alpha1.DegradedCondition, v1alpha1.NativeCondition} {
 		if c := find(f.Conditions, kind); c.Type != "" {
 			own = append(own, c)
 		}
@@ -91,6 +91,12 @@ func (w *writer) wanted(v *view, o *outcome, found *fields) (*fields, time.Time)
 		return nil, again
 	}
 	f := &fields{ObjectStatus: v1alpha1.ObjectStatus{ObservedGeneration: o.Generation, Conditions: slices.Clone(found.Conditions)}}
+	if n := o.Native; n != nil && n.Type == "" {
+		meta.RemoveStatusCondition(&f.Conditions, v1alpha1.NativeCondition)
+	} else if n != nil && (n.Status != metav1.ConditionUnknown || find(f.Conditions, n.Type).Type != "") {
+		conditions = append(conditions, condition(n.Type, n.Status, n.Reason, joinRemarks([]string{n.Message})))
+		conditions[len(conditions)-1].ObservedGeneration = o.Generation
+	}
 	for _, c := range conditions {
 		c.LastTransitionTime = stamp(v.now)
 		meta.SetStatusCondition(&f.Conditions, c)

@@ -6,6 +6,7 @@ package status
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
@@ -46,6 +47,8 @@ type Outcome struct {
 	NoParams []string
 	// Warnings are remarks, for people, on what the object costs in the cluster.
 	Warnings []string
+	// Native is the condition Native, without a type if the object must not have it. Nil leaves what there is.
+	Native *metav1.Condition
 }
 
 // Report is what a replica uses.

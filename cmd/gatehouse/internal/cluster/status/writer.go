@@ -300,6 +300,9 @@ func (w *writer) announce(o *outcome, before, after *fields) {
 	case before.Phase == v1alpha1.GrantActive:
 		w.c.cfg.Record(reference(o), false, v1alpha1.GrantEndedReason, "Gatehouse does not give "+o.Gives+" any more. API servers forget it when their cache of tokens ends.")
 	}
+	if was, is = find(before.Conditions, v1alpha1.NativeCondition), find(after.Conditions, v1alpha1.NativeCondition); was.Status == metav1.ConditionTrue && is.Status != was.Status {
+		w.c.cfg.Record(reference(o), true, cmp.Or(is.Reason, v1alpha1.OutOfDateReason), cmp.Or(is.Message, "The API server does not enforce the policy itself any more: its compiled documents are gone."))
+	}
 	was, is = find(before.Conditions, v1alpha1.DegradedCondition), find(after.Conditions, v1alpha1.DegradedCondition)
 	switch is.Reason {
 	case v1alpha1.PreviousVersionReason, v1alpha1.NotSentReason, v1alpha1.ParamsNotFoundReason:

@@ -15,14 +15,14 @@ import (
 // The annotations and the label of compiled documents.
 const (
 	// FromAnnotation is the kind and name of the source.
-	FromAnnotation = "gatehouse.dev/compiled-from"
+	FromAnnotation = v1alpha1.CompiledFromAnnotation
 	// HashAnnotation is the SHA-256 of the spec, as it was compiled.
 	HashAnnotation = "gatehouse.dev/compiled-hash"
 	// ExpiresAnnotation is when the first of the exceptions in the document ends, in RFC 3339. From then on it must be compiled again.
 	ExpiresAnnotation = "gatehouse.dev/exceptions-expire-at"
 	// ManagedByLabel has the value ManagedBy.
-	ManagedByLabel = "app.kubernetes.io/managed-by"
-	ManagedBy      = "gatehouse-compile"
+	ManagedByLabel = v1alpha1.ManagedByLabel
+	ManagedBy      = v1alpha1.CompileManager
 )
 
 // Status is what becomes of a rule or exception.

@@ -189,8 +189,8 @@ func (o *Options) check() error {
 	return errors.Join(problems...)
 }
 
-// excludedNamespaces returns the namespaces that nothing is sent from.
-func (o *Options) excludedNamespaces() []string {
+// Excluded returns the namespaces that nothing is sent from.
+func (o *Options) Excluded() []string {
 	names := append([]string{o.Namespace, systemNamespace, leasesNamespace}, o.ExcludeNamespaces...)
 	if o.Server.Namespace != "" {
 		names = append(names, o.Server.Namespace)
@@ -206,7 +206,7 @@ func (o *Options) metadata() metav1.ObjectMeta {
 		meta.Annotations = map[string]string{injectCAFrom: o.Namespace + "/" + o.Name}
 	}
 	if o.Managed {
-		metav1.SetMetaDataAnnotation(&meta, ExcludedNamespaces, strings.Join(o.excludedNamespaces(), ","))
+		metav1.SetMetaDataAnnotation(&meta, ExcludedNamespaces, strings.Join(o.Excluded(), ","))
 		if len(o.IncludeResources) > 0 {
 			metav1.SetMetaDataAnnotation(&meta, IncludedResources, strings.Join(o.IncludeResources, ","))
 		}

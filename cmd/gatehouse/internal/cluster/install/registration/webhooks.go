@@ -90,7 +90,7 @@ func (o *Options) configurations(needs Needs) []Document {
 		}
 		var namespaces, objects *metav1.LabelSelector
 		if !o.Managed {
-			namespaces, objects = requests.Selectors(o.excludedNamespaces())
+			namespaces, objects = requests.Selectors(o.Excluded())
 		}
 		if slices.Contains(MutatingNames(), w.name) {
 			mutating.Webhooks = append(mutating.Webhooks, admissionregistrationv1.MutatingWebhook{
