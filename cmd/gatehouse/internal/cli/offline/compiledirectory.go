@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
@@ -74,10 +76,10 @@ func (f *compileFlags) directory(s cli.Streams, out *compile.Output, now time.Ti
 	}
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, format+"\n", args...) } // the exit code says it, too
 	changed, kept := 0, map[string]bool{}
+	for i := range out.Documents {
+		kept[compiledName(out.Documents[i].Object())] = true
+	}
 	for _, path := range slices.Sorted(maps.Keys(texts)) {
-		for _, o := range compiledObjects(texts[path]) {
-			kept[o.name] = true
-		}
 		if old, is := before[path]; is && bytes.Equal(old, texts[path]) {
 			continue
 		}
@@ -93,8 +95,9 @@ func (f *compileFlags) directory(s cli.Streams, out *compile.Output, now time.Ti
 			why = "is missing"
 		}
 		for _, o := range compiledObjects(before[path]) {
-			if at, err := time.Parse(time.RFC3339, o.expires); err == nil && !now.Before(at) {
-				why = "has an exception that ended at " + o.expires
+			expires := o.GetAnnotations()[compile.ExpiresAnnotation]
+			if at, err := time.Parse(time.RFC3339, expires); err == nil && !now.Before(at) {
+				why = "has an exception that ended at " + expires
 			}
 		}
 		say("%s: %s", cli.OneLine(path), why)
@@ -108,9 +111,12 @@ func (f *compileFlags) directory(s cli.Streams, out *compile.Output, now time.Ti
 				gone = append(gone, shell.Quote(path))
 			}
 		}
+		if f.static || bytes.Equal(texts[path], before[path]) {
+			continue
+		}
 		for _, o := range compiledObjects(before[path]) {
-			if !kept[o.name] && !f.static {
-				gone = append(gone, shell.Quote(o.name))
+			if name := compiledName(o); !kept[name] {
+				gone = append(gone, shell.Quote(name))
 			}
 		}
 	}
@@ -196,24 +202,18 @@ func writeCompiledFile(path string, text []byte) error {
 	return nil
 }
 
-// compiledObject is an object in a file that compile has written.
-type compiledObject struct {
-	// name is as kubectl takes it, and expires the annotation about exceptions.
-	name, expires string
+// compiledName returns the name of an object as kubectl takes it.
+func compiledName(o metav1.Object) string {
+	t, _ := meta.TypeAccessor(o) // it has a type
+	return strings.ToLower(t.GetKind()) + "/" + o.GetName()
 }
 
 // compiledObjects returns the objects in a file. Those that somebody has broken are left out.
-func compiledObjects(text []byte) (out []compiledObject) {
+func compiledObjects(text []byte) (out []*metav1.PartialObjectMetadata) {
 	for document := range bytes.SplitSeq(text, []byte("\n"+compiledSeparator)) {
-		var o struct {
-			Kind     string
-			Metadata struct {
-				Name        string
-				Annotations map[string]string
-			}
-		}
-		if yaml.Unmarshal(document, &o) == nil && o.Kind != "" {
-			out = append(out, compiledObject{strings.ToLower(o.Kind) + "/" + o.Metadata.Name, o.Metadata.Annotations[compile.ExpiresAnnotation]})
+		o := &metav1.PartialObjectMetadata{}
+		if yaml.Unmarshal(document, o) == nil && o.Kind != "" {
+			out = append(out, o)
 		}
 	}
 	return out
