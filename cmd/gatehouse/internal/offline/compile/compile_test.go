@@ -99,13 +99,13 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// BenchmarkCompile compiles 1,000 policies: those of the library, of which each has a constant of its own in each rule.
-func BenchmarkCompile(b *testing.B) {
+// copies returns policies of the library under other names, of which each has a constant of its own in each rule.
+func copies(t testing.TB, policies int) *config.Config {
+	t.Helper()
 	c, err := config.Load(library)
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	const policies = 1000
 	of, many := &c.Policy, *c
 	many.Policy.AdmissionPolicies, many.Policy.AdmissionPolicyBindings = nil, nil
 	for i := range policies {
@@ -124,8 +124,35 @@ func BenchmarkCompile(b *testing.B) {
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: p.Spec,
 		}})
 	}
+	return &many
+}
+
+// TestMany compiles so many policies that several processors do, twice: the documents are the same, and compile.
+func TestMany(t *testing.T) {
+	t.Parallel()
+	const policies = 150
+	var earlier *Output
+	for range 2 {
+		out, err := Compile(copies(t, policies), Options{Kubernetes: "1.36", Now: now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if earlier != nil && !equality.Semantic.DeepEqual(out.Documents, earlier.Documents) {
+			t.Error("a second run makes other documents")
+		}
+		earlier = out
+	}
+	if _, err := policy.Compile(earlier.Spec("1.36")); err != nil {
+		t.Error(err)
+	}
+}
+
+// BenchmarkCompile compiles 1,000 policies.
+func BenchmarkCompile(b *testing.B) {
+	const policies = 1000
+	many := copies(b, policies)
 	for b.Loop() {
-		out, err := Compile(&many, Options{Kubernetes: "1.36", Now: now()})
+		out, err := Compile(many, Options{Kubernetes: "1.36", Now: now()})
 		if err != nil || len(out.Documents) < policies {
 			b.Fatal(len(out.Documents), err)
 		}

@@ -78,19 +78,18 @@ func (t *forTemplates) translate(of *texts) (out texts) {
 
 // at returns the expressions for templates at a path.
 func (t *texts) at(path []string) *texts {
-	put := func(text string) string {
-		return strings.ReplaceAll(text, anyTemplate, "object."+strings.Join(path, "."))
-	}
 	out := texts{problem: t.problem, conditions: slices.Clone(t.conditions), variables: slices.Clone(t.variables), rules: slices.Clone(t.rules), annotations: slices.Clone(t.annotations)}
+	put := func(text *string) { *text = strings.ReplaceAll(*text, anyTemplate, "object."+strings.Join(path, ".")) }
 	for i := range out.conditions {
-		out.conditions[i].Expression = put(out.conditions[i].Expression)
+		put(&out.conditions[i].Expression)
 	}
 	for i := range out.variables {
-		out.variables[i].Expression = put(out.variables[i].Expression)
+		put(&out.variables[i].Expression)
 	}
 	for _, all := range [][]text{out.rules, out.annotations} {
 		for i := range all {
-			all[i].expression, all[i].message = put(all[i].expression), put(all[i].message)
+			put(&all[i].expression)
+			put(&all[i].message)
 		}
 	}
 	return &out
