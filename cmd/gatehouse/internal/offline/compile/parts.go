@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
 	"github.com/gatehouse-dev/gatehouse/webhooks/kinds/workload"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
@@ -26,6 +27,8 @@ type part struct {
 	templates [][]string
 	kinds     []workload.Kind
 }
+
+const tooMany = "there are too many match conditions"
 
 // label is the path in names.
 func (p *part) label() string { return strings.ToLower(strings.Join(p.path, ".")) }
@@ -46,8 +49,13 @@ func (c *compilation) matchAs(s *source, p *part, spec *admissionregistrationv1.
 	if s.Own != nil {
 		c.excludeNamespaces(match)
 	}
+	if s.Own != nil {
+		spec.MatchConditions = append(spec.MatchConditions, registration.NotBreakGlass())
+	}
 	if p.path == nil {
-		spec.MatchConditions = slices.Clone(p.conditions)
+		if spec.MatchConditions = append(spec.MatchConditions, p.conditions...); len(spec.MatchConditions) > maxMatchConditions {
+			return tooMany
+		}
 		return ""
 	}
 	if mayMatch(match.ExcludeResourceRules, "pods") {
@@ -106,7 +114,7 @@ func (c *compilation) matchAs(s *source, p *part, spec *admissionregistrationv1.
 		}
 	}
 	if spec.MatchConditions = append(spec.MatchConditions, p.conditions...); len(spec.MatchConditions) > maxMatchConditions {
-		return "there are too many match conditions"
+		return tooMany
 	}
 	return ""
 }

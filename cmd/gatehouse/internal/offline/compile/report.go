@@ -134,7 +134,7 @@ func (o *Output) General() []string {
 	out := []string{
 		"a refusal names only the first violation",
 		"audit annotations of rules begin with the name of the compiled policy, and there are none about exceptions and violations that existed before",
-		"members of gatehouse.dev:break-glass are held to the rules, and objects with so many elements that Gatehouse refuses them are judged by the rules alone",
+		"objects with so many elements that Gatehouse refuses them are judged by the rules alone",
 	}
 	if o.allows {
 		out = append(out,
@@ -151,7 +151,7 @@ func (o *Output) General() []string {
 		)
 	}
 	if o.unchecked {
-		out = append(out, "objects of workloads in PolicyConfiguration are refused if their metadata or labels are of another type than a template has")
+		out = append(out, "objects of workloads in PolicyConfiguration are refused if parts of them are of other types than those of a template")
 	}
 	return out
 }
