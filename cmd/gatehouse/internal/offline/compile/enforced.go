@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -102,13 +101,11 @@ type wanted struct {
 	differs []string
 }
 
-// Want compiles an active configuration for Compare. Excluded are the namespaces that are never sent to Gatehouse. The version of the API server does not matter: it has accepted what is found.
+// Want compiles an active configuration for Compare. Excluded are the namespaces that are never sent to Gatehouse. It is for the newest version
+// of Kubernetes, because the API server has accepted what is found.
 func Want(c *config.Config, excluded []string, now time.Time) (*Wanted, error) {
-	version := policy.CompatibilityVersion
-	if c.Policy.Configuration != nil {
-		version = cmp.Or(c.Policy.Configuration.CELCompatibilityVersion, version)
-	}
-	out, err := Compile(c, Options{Kubernetes: version, Now: now, ExcludeNamespaces: slices.Compact(slices.Sorted(slices.Values(excluded)))})
+	const newest = "1.37"
+	out, err := Compile(c, Options{Kubernetes: newest, Now: now, ExcludeNamespaces: slices.Compact(slices.Sorted(slices.Values(excluded)))})
 	if err != nil {
 		return nil, err
 	}
