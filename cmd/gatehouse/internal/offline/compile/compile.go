@@ -343,12 +343,12 @@ func (c *compilation) part(s *source, p *part) {
 		}
 	}
 	spec := &admissionregistrationv1.ValidatingAdmissionPolicySpec{FailurePolicy: s.spec.FailurePolicy, ParamKind: s.spec.ParamKind}
-	problem := p.texts.problem
+	problem := p.problem
 	if problem == "" {
 		problem = c.matchAs(s, p, spec)
 	}
 	if problem != "" {
-		c.decline(s, p, s.rules, problem)
+		p.decline(s.rules, problem)
 		return
 	}
 	guards, expires := c.guards(s, p, spec)
@@ -362,13 +362,13 @@ func (c *compilation) part(s *source, p *part) {
 		if v, problem := c.rule(s, p, i, where, guards[i]); problem == "" {
 			spec.Validations, in, names = append(spec.Validations, v), append(in, *r), append(names, r.name)
 		} else {
-			c.decline(s, p, s.rules[i:i+1], problem)
+			p.decline(s.rules[i:i+1], problem)
 		}
 	}
 	for i, a := range s.spec.AuditAnnotations {
-		r, t := &s.annotations[i], p.texts.annotations[i]
+		r, t := &s.annotations[i], p.annotations[i]
 		if a.ValueExpression = t.expression; t.problem != "" {
-			c.decline(s, p, s.annotations[i:i+1], t.problem)
+			p.decline(s.annotations[i:i+1], t.problem)
 		} else if r.item.Status != Stays {
 			spec.AuditAnnotations, in = append(spec.AuditAnnotations, a), append(in, *r)
 		}
@@ -384,14 +384,14 @@ func (c *compilation) part(s *source, p *part) {
 	if uses(powerVariable) {
 		power := keepsPower(p.optionalPath("object"), p.optionalPath("oldObject"))
 		if problem := c.accepts(power); problem != "" {
-			c.decline(s, p, in, problem)
+			p.decline(in, problem)
 			return
 		}
 		spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: powerVariable, Expression: power})
 	}
 	spec.Variables = slices.DeleteFunc(spec.Variables, func(v admissionregistrationv1.Variable) bool { return v.Name == standardVariable && !uses(v.Name) })
 	if problem := c.emit(s, p, name, spec, expires, names); problem != "" {
-		c.decline(s, p, in, problem)
+		p.decline(in, problem)
 		return
 	}
 	for _, b := range s.Bindings {
@@ -404,7 +404,7 @@ func (c *compilation) part(s *source, p *part) {
 }
 
 // decline leaves rules to Gatehouse, or those of a pod template.
-func (c *compilation) decline(s *source, p *part, rules []rule, problem string) {
+func (p *part) decline(rules []rule, problem string) {
 	for _, r := range rules {
 		if p.path == nil {
 			r.item.stay(problem)
@@ -416,7 +416,7 @@ func (c *compilation) decline(s *source, p *part, rules []rule, problem string) 
 
 // rule returns a rule as a validation of the part, or why it is none.
 func (c *compilation) rule(s *source, p *part, i int, where string, guards []string) (v admissionregistrationv1.Validation, problem string) {
-	r, t := &s.rules[i], &p.texts.rules[i]
+	r, t := &s.rules[i], &p.rules[i]
 	switch {
 	case t.problem != "":
 		return v, t.problem

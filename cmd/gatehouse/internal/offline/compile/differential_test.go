@@ -183,7 +183,7 @@ func TestPodSecurityFixtures(t *testing.T) {
 	if err != nil || len(files) < 4000 {
 		t.Fatal(len(files), err)
 	}
-	random := rand.New(rand.NewSource(1)) //nolint:gosec // the cases are the same each time
+	random := rand.New(rand.NewSource(1))
 	pairs, asked, denied := map[string]*pair{}, 0, 0
 	for i, file := range files {
 		parts := strings.Split(filepath.ToSlash(file), "/")
@@ -357,7 +357,7 @@ func TestSameAsGatehouse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	random, asked, different := rand.New(rand.NewSource(1)), 0, 0 //nolint:gosec // the cases are the same each time
+	random, asked, different := rand.New(rand.NewSource(1)), 0, 0
 	for _, dir := range slices.Concat(folders, examples) {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			continue
@@ -413,7 +413,7 @@ func TestRandomSameAsGatehouse(t *testing.T) {
 	const configurations = 200
 	asked, different := 0, 0
 	for seed := range int64(configurations) {
-		random := rand.New(rand.NewSource(seed)) //nolint:gosec // the cases are the same each time
+		random := rand.New(rand.NewSource(seed))
 		c := arbitrary.Configuration(random, arbitrary.Names{Policy: "p", Shop: "shop", Lab: "lab"}, now())
 		c.Policy.Objects = namespaces{}
 		if _, err := policy.Compile(c.Policy); err != nil {

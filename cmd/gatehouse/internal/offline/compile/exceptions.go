@@ -136,17 +136,17 @@ func namesCondition(p *part, names []string) string {
 	}
 	named, generated := object+`.?metadata.?name.orValue("")`, object+`.?metadata.?generateName.orValue("")`
 	name := `(request.?name.orValue("") != "" ? request.name : string(` + named + `))`
-	var any []string
+	var either []string
 	for _, pattern := range names {
 		prefix, open := strings.CutSuffix(pattern, "*")
 		if !open {
-			any = append(any, name+" == "+celexpr.Quote(pattern))
+			either = append(either, name+" == "+celexpr.Quote(pattern))
 			continue
 		}
 		quoted := celexpr.Quote(prefix)
-		any = append(any, fmt.Sprintf(`%[1]s != "" && %[1]s.startsWith(%[2]s) || %[1]s == "" && %[3]s != "" && string(%[3]s).startsWith(%[2]s)`, name, quoted, generated))
+		either = append(either, fmt.Sprintf(`%[1]s != "" && %[1]s.startsWith(%[2]s) || %[1]s == "" && %[3]s != "" && string(%[3]s).startsWith(%[2]s)`, name, quoted, generated))
 	}
-	return strings.Join(any, " || ")
+	return strings.Join(either, " || ")
 }
 
 // objectSelector returns the conditions on the labels of an object, and of an update those of the old one too.

@@ -106,7 +106,7 @@ func TestLimits(t *testing.T) {
 func TestLargePod(t *testing.T) {
 	t.Parallel()
 	const many = 30
-	c, _ := compiled(t, library)
+	c, _ := compiled(t)
 	p := newPair(t, c)
 	pod := func(labels string) map[string]any {
 		var containers, volumes []any
@@ -151,7 +151,7 @@ func TestLargePod(t *testing.T) {
 // TestLint wants that lint has nothing to say about what the library is compiled to.
 func TestLint(t *testing.T) {
 	t.Parallel()
-	c, out := compiled(t, library)
+	c, out := compiled(t)
 	before, err := lint.Lint(lint.Input{Policy: c.Policy, Now: now()})
 	if err != nil {
 		t.Fatal(err)

@@ -131,7 +131,7 @@ func TestRandomSameAsUpstream(t *testing.T) {
 	t.Parallel()
 	cases, denied, warned := 0, 0, 0
 	for seed := *differentialSeed; seed < *differentialSeed+int64(*differentialN); seed++ {
-		random := rand.New(rand.NewSource(seed)) //nolint:gosec // the cases are the same each time
+		random := rand.New(rand.NewSource(seed))
 		c := arbitrary.Configuration(random, arbitrary.Names{Policy: "p", Shop: "shop", Lab: "lab"}, now())
 		c.Policy.Objects = namespaces{}
 		c.Policy.Now = now
