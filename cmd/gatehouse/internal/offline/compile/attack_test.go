@@ -159,7 +159,9 @@ func TestAttacks(t *testing.T) {
 		"labelled into a match condition": {
 			attackPolicy(attackRules, images+"  matchConditions: [{name: prod, expression: 'object.metadata.?labels.?env.orValue(\"\") == \"prod\"'}]"),
 			[]attackRequest{
-				{object: pod("env: test", "x")}, {object: pod("env: prod", "x"), old: pod("env: test", "x"), denied: true}, {object: pod("env: prod, a: b", "x"), old: pod("env: prod", "x")},
+				{object: pod("env: test", "x")},
+				{object: pod("env: prod", "x"), old: pod("env: test", "x"), denied: true},
+				{object: pod("env: prod, a: b", "x"), old: pod("env: prod", "x")},
 				{object: deployment(template("env: prod", "x")), old: deployment(template("env: test", "x")), denied: true},
 				{object: deployment(template("env: prod, a: b", "x")), old: deployment(template("env: prod", "x"))},
 			},
@@ -225,7 +227,8 @@ func TestAttacks(t *testing.T) {
 		"labels that are null": {
 			attackPolicy(attackRules+", objectSelector: {matchExpressions: [{key: skip, operator: DoesNotExist}]}", "  failurePolicy: Ignore\n"+images) + widgets,
 			[]attackRequest{
-				{object: widget("{metadata: {labels: null}, spec: {containers: [{name: app, image: x}]}}"), denied: true}, {object: widget("{metadata: null, spec: {containers: [{name: app, image: x}]}}"), denied: true},
+				{object: widget("{metadata: {labels: null}, spec: {containers: [{name: app, image: x}]}}"), denied: true},
+				{object: widget("{metadata: null, spec: {containers: [{name: app, image: x}]}}"), denied: true},
 				{object: widget("{spec: {containers: [{name: app, image: x}]}}"), denied: true},
 			},
 		},
@@ -236,9 +239,16 @@ func TestAttacks(t *testing.T) {
 		"templates that are none": {
 			attackPolicy(attackRules, images) + widgets,
 			[]attackRequest{
-				{object: widget("null")}, {object: widget("[]")}, {object: widget("x")}, {object: widget("{}"), denied: true}, {object: "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w, namespace: shop}}"},
-				{object: "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w, namespace: shop}, spec: null}"}, {object: "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w, namespace: shop}, spec: []}"},
-				{object: widget(template("", "x")), old: widget("null"), denied: true}, {object: widget(template("", "x")), old: widget("x"), denied: true}, {object: widget(template("", "x")), denied: true},
+				{object: widget("null")},
+				{object: widget("[]")},
+				{object: widget("x")},
+				{object: widget("{}"), denied: true},
+				{object: "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w, namespace: shop}}"},
+				{object: "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w, namespace: shop}, spec: null}"},
+				{object: "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w, namespace: shop}, spec: []}"},
+				{object: widget(template("", "x")), old: widget("null"), denied: true},
+				{object: widget(template("", "x")), old: widget("x"), denied: true},
+				{object: widget(template("", "x")), denied: true},
 				{object: "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}, spec: {template: " + template("", "x") + "}}", denied: true},
 			},
 		},
@@ -311,7 +321,8 @@ func TestAttacks(t *testing.T) {
 		"many containers under a standard and Ignore": {
 			attackPolicy(attackRules, "  failurePolicy: Ignore\n"+deny+"  podSecurity: {level: baseline, version: v1.36}\n"),
 			[]attackRequest{
-				{object: deployment(manyContainers("{privileged: true}")), denied: true}, {object: deployment(manyContainers("{privileged: true}")), old: deployment(manyContainers("{privileged: false}")), denied: true},
+				{object: deployment(manyContainers("{privileged: true}")), denied: true},
+				{object: deployment(manyContainers("{privileged: true}")), old: deployment(manyContainers("{privileged: false}")), denied: true},
 				{object: strings.Replace(deployment(manyContainers("{privileged: true}")), "hostNetwork: false", "hostNetwork: true", 1), old: deployment(manyContainers("{privileged: true}")), denied: true},
 			},
 		},
@@ -341,9 +352,11 @@ func TestAttacks(t *testing.T) {
 		"subresources": {
 			attackPolicy("resourceRules: [{apiGroups: ['', apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: ['*/*']}]", deny+"  validations: [{expression: '!has(object.metadata.labels) || !(\"bad\" in object.metadata.labels)', message: bad}]\n"),
 			[]attackRequest{
-				{object: pod("bad: x", "x"), old: pod("", "x"), sub: "status", denied: true}, {object: pod("bad: x", "z"), old: pod("bad: x", "x"), sub: "status"},
+				{object: pod("bad: x", "x"), old: pod("", "x"), sub: "status", denied: true},
+				{object: pod("bad: x", "z"), old: pod("bad: x", "x"), sub: "status"},
 				{object: "{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: web, namespace: shop, labels: {bad: x}}, spec: {replicas: 2}}", resource: "deployments", group: "apps", old: "{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: web, namespace: shop}, spec: {replicas: 2}}", sub: "scale", denied: true},
-				{object: deployment(template("bad: x", "x")), old: deployment(template("", "x")), sub: "status"}, {object: deployment(template("bad: x", "x")), old: deployment(template("", "x")), denied: true},
+				{object: deployment(template("bad: x", "x")), old: deployment(template("", "x")), sub: "status"},
+				{object: deployment(template("bad: x", "x")), old: deployment(template("", "x")), denied: true},
 			},
 		},
 		"ephemeral containers under a standard": {

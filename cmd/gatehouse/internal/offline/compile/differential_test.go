@@ -112,7 +112,7 @@ func ask(operation admissionv1.Operation, kind schema.GroupVersionKind, resource
 		if o == nil {
 			return runtime.RawExtension{}
 		}
-		text, _ := json.Marshal(o)
+		text, _ := json.Marshal(o) //nolint:errchkjson // decoded JSON
 		return runtime.RawExtension{Raw: text}
 	}
 	of := unstructured.Unstructured{Object: object}
@@ -429,8 +429,8 @@ func TestRandomSameAsGatehouse(t *testing.T) {
 				asked++
 				if rules := p.unnamed(variant); len(rules) > 0 {
 					if different++; different < 5 {
-						x, _ := json.Marshal(c.Policy.Exceptions)
-						s, _ := json.Marshal(c.Policy.AdmissionPolicies[0].Spec)
+						x, _ := json.Marshal(c.Policy.Exceptions)                //nolint:errchkjson // for people
+						s, _ := json.Marshal(c.Policy.AdmissionPolicies[0].Spec) //nolint:errchkjson // for people
 						t.Errorf("seed %d: %q\n%s\n%s\n%s", seed, rules, p.difference(variant), s, x)
 					}
 				}

@@ -38,7 +38,7 @@ func (c *compilation) exceptions() (out []exception) {
 		case policy.ReachesAll:
 		case policy.ReachesOwn:
 			namespaces = []string{x.Namespace}
-		default:
+		case policy.ReachesNothing:
 			item.note("exceptions in its namespace do nothing")
 			continue
 		}

@@ -80,22 +80,28 @@ func standardChecks() []check {
 			{8, "allowPrivilegeEscalation != false", escalation},
 			{25, "allowPrivilegeEscalation != false", `$W || ` + escalation},
 		}},
-		{"appArmorProfile", false, "", []checkVersion{{0, "forbidden AppArmor profile",
+		{"appArmorProfile", false, "", []checkVersion{{
+			0, "forbidden AppArmor profile",
 			`(!$P.?appArmorProfile.hasValue() || $P.?appArmorProfile.?type.orValue("") in ` + profiles + `) && ` +
 				`$C.all(c, !$S.?appArmorProfile.hasValue() || $S.?appArmorProfile.?type.orValue("") in ` + profiles + `) && ` +
 				annotation + `.all(k, !k.startsWith("container.apparmor.security.beta.kubernetes.io/") || ` +
-				annotation + `[k] in ["", "runtime/default"] || string(` + annotation + `[k]).startsWith("localhost/"))`}}},
+				annotation + `[k] in ["", "runtime/default"] || string(` + annotation + `[k]).startsWith("localhost/"))`,
+		}}},
 		{"capabilities_baseline", false, "", []checkVersion{{0, "non-default capabilities", `$C.all(c, $S.?capabilities.?add.orValue([]).all(a, a in ` + baselineCapabilities + `))`}}},
 		{"capabilities_restricted", true, "capabilities_baseline", []checkVersion{
 			{22, "unrestricted capabilities", dropAll},
 			{25, "unrestricted capabilities", `$W || ` + dropAll},
 		}},
-		{"hostNamespaces", false, "", []checkVersion{{0, "host namespaces",
-			`object.?spec.?hostNetwork.orValue(false) == false && object.?spec.?hostPID.orValue(false) == false && object.?spec.?hostIPC.orValue(false) == false`}}},
+		{"hostNamespaces", false, "", []checkVersion{{
+			0, "host namespaces",
+			`object.?spec.?hostNetwork.orValue(false) == false && object.?spec.?hostPID.orValue(false) == false && object.?spec.?hostIPC.orValue(false) == false`,
+		}}},
 		{"hostPathVolumes", false, "", []checkVersion{{0, "hostPath volumes", `object.?spec.?volumes.orValue([]).all(v, !has(v.hostPath))`}}},
 		{"hostPorts", false, "", []checkVersion{{0, "hostPort", `$C.all(c, c.?ports.orValue([]).all(p, p.?hostPort.orValue(0) == 0))`}}},
-		{"hostProbesAndHostLifecycle", false, "", []checkVersion{{34, "probe or lifecycle host",
-			`$C.all(c, ` + hosts("livenessProbe", "readinessProbe", "startupProbe", "lifecycle.?postStart", "lifecycle.?preStop") + `)`}}},
+		{"hostProbesAndHostLifecycle", false, "", []checkVersion{{
+			34, "probe or lifecycle host",
+			`$C.all(c, ` + hosts("livenessProbe", "readinessProbe", "startupProbe", "lifecycle.?postStart", "lifecycle.?preStop") + `)`,
+		}}},
 		{"privileged", false, "", []checkVersion{{0, "privileged", `$C.all(c, $S.?privileged.orValue(false) == false)`}}},
 		{"procMount", false, "", []checkVersion{{0, "procMount", procMount}, {35, "procMount", `$U || ` + procMount}}},
 		{"procMount_restricted", true, "procMount", []checkVersion{{35, "procMount", procMount}}},
@@ -123,8 +129,10 @@ func standardChecks() []check {
 			{32, sysctlsMessage, sysctls(sysctls32)},
 			{37, sysctlsMessage, sysctls(sysctls37)},
 		}},
-		{"windowsHostProcess", false, "", []checkVersion{{0, "hostProcess",
-			`$P.?windowsOptions.?hostProcess.orValue(false) == false && $C.all(c, $S.?windowsOptions.?hostProcess.orValue(false) == false)`}}},
+		{"windowsHostProcess", false, "", []checkVersion{{
+			0, "hostProcess",
+			`$P.?windowsOptions.?hostProcess.orValue(false) == false && $C.all(c, $S.?windowsOptions.?hostProcess.orValue(false) == false)`,
+		}}},
 	}
 }
 
