@@ -30,14 +30,15 @@ type RequestDependent struct {
 //
 // What is left out has no effect on the rest: neither on what it costs, nor on which namespaces
 // must be known. A messageExpression that reads the request is left out for the message. If a
-// violation is left that such an exception may allow, it has Violation.Unknown.
-func (s *Set) ForObjects() (*Set, []RequestDependent) {
+// violation is left that such an exception may allow, it has Violation.Unknown. Known are match
+// conditions that depend on the request, and are evaluated nevertheless.
+func (s *Set) ForObjects(known ...string) (*Set, []RequestDependent) {
 	out := *s
 	out.policies, out.checksTemplates = make([]*compiledPolicy, 0, len(s.policies)), false
 	exceptions := map[*exception]*exception{}
 	var left []RequestDependent
 	for _, p := range s.policies {
-		kept, without := p.forObjects(exceptions)
+		kept, without := p.forObjects(exceptions, known)
 		if len(p.bindings) > 0 {
 			left = append(left, without...)
 		}
@@ -52,7 +53,7 @@ func (s *Set) ForObjects() (*Set, []RequestDependent) {
 
 // forObjects returns the policy without what depends on the request, nil if nothing is left, and
 // what was left out. Exceptions has what became of those of other policies.
-func (p *compiledPolicy) forObjects(exceptions map[*exception]*exception) (*compiledPolicy, []RequestDependent) {
+func (p *compiledPolicy) forObjects(exceptions map[*exception]*exception, known []string) (*compiledPolicy, []RequestDependent) {
 	about := RequestDependent{Kind: p.kind, Policy: p.name}
 	if !matchesSomeCreation(p.match) {
 		return nil, []RequestDependent{about}
@@ -68,7 +69,7 @@ func (p *compiledPolicy) forObjects(exceptions map[*exception]*exception) (*comp
 	if p.broken != nil {
 		return &out, nil // none of its rules is evaluated
 	}
-	if condition, reads := dependentCondition(p.conditions); reads != nil {
+	if condition, reads := dependentCondition(p.conditions, known); reads != nil {
 		about.Condition, about.Reads = condition, reads
 		return nil, []RequestDependent{about}
 	}
@@ -149,7 +150,7 @@ func matchesSomeCreation(c *matching.Constraints) bool {
 
 // forObjects returns the exception without the conditions that depend on the request.
 func (x *exception) forObjects() *exception {
-	name, reads := dependentCondition(x.conditions)
+	name, reads := dependentCondition(x.conditions, nil)
 	if reads == nil {
 		return x
 	}
@@ -159,10 +160,10 @@ func (x *exception) forObjects() *exception {
 	return &out
 }
 
-// dependentCondition returns the first condition that depends on the request, and what it reads.
-func dependentCondition(conditions []expression.Condition) (name string, reads []string) {
+// dependentCondition returns the first condition that depends on the request and is not known, and what it reads.
+func dependentCondition(conditions []expression.Condition, known []string) (name string, reads []string) {
 	for i := range conditions {
-		if reads := readsOfRequest(conditions[i].Program); len(reads) > 0 {
+		if reads := readsOfRequest(conditions[i].Program); len(reads) > 0 && !slices.Contains(known, conditions[i].Text()) {
 			return conditions[i].Name, reads
 		}
 	}

@@ -29,6 +29,7 @@ func TestForObjects(t *testing.T) {
 		},
 		{"all rules", broken(`{expression: "request.userInfo.username == 'x'"}`), "", "own validations[0] reads request.userInfo"},
 		{"a match condition", own(`matchConditions: [{name: c, expression: "request.userInfo.username == 'x'"}], validations: [` + plain + `]`), "", "own condition c reads request.userInfo"},
+		{"a match condition that is known", own(`matchConditions: [{name: c, expression: "request.userInfo.username != 'x'"}], validations: [` + plain + `]`), "Violated validations[0]", ""},
 		{"a match condition about the object", own(`matchConditions: [{name: c, expression: "object.data.a == 'w'"}], validations: [` + plain + `]`), "Violated validations[0]", ""},
 		{"a message", broken(`{expression: "object.data.a == 'x'", message: static, messageExpression: "'by ' + request.userInfo.username"}`), "Violated validations[0]", ""},
 		{"an audit annotation", own(`validations: [` + plain + `], auditAnnotations: [{key: k, valueExpression: "request.userInfo.username"}]`), "Violated validations[0]", "own auditAnnotations[0] reads request.userInfo"},
@@ -57,7 +58,7 @@ func TestForObjects(t *testing.T) {
 			spec.KeepBroken = true
 			set, err := policy.Compile(spec)
 			must(t, err)
-			set, left := set.ForObjects()
+			set, left := set.ForObjects("request.userInfo.username != 'x'")
 			var texts []string
 			for _, l := range left {
 				switch {

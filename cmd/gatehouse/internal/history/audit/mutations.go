@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
@@ -62,7 +63,9 @@ var ofRequest = regexp.MustCompile(`\b(?:oldObject|authorizer|request)\b(?:\.\??
 func readsOfRequest(p *admissionregistrationv1.MutatingAdmissionPolicySpec) (reads []string) {
 	texts := make([]string, 0, len(p.MatchConditions)+len(p.Variables)+len(p.Mutations))
 	for i := range p.MatchConditions {
-		texts = append(texts, p.MatchConditions[i].Expression)
+		if p.MatchConditions[i].Expression != registration.NotBreakGlass().Expression {
+			texts = append(texts, p.MatchConditions[i].Expression)
+		}
 	}
 	for i := range p.Variables {
 		texts = append(texts, p.Variables[i].Expression)

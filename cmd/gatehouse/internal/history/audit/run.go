@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install/registration"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/paging"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
@@ -172,7 +173,7 @@ func (a *audit) plan(served *Served) {
 		return len(a.Kinds) > 0 && !slices.ContainsFunc(a.Kinds, t.isNamed) || len(a.Namespaces) > 0 && !t.Namespaced
 	})
 	a.Namespaces = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(a.Namespaces))), func(name string) bool { return slices.Contains(a.Exclude, name) })
-	set, left := a.Snapshot.Policy.ForObjects()
+	set, left := a.Snapshot.Policy.ForObjects(registration.NotBreakGlass().Expression) // an audit is not a member
 	snapshot := *a.Snapshot
 	snapshot.Policy = set
 	a.out.Skipped = skippedRules(left)
