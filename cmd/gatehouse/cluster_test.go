@@ -246,7 +246,7 @@ func TestCompiledPoliciesOfACluster(t *testing.T) {
 		by, warns string
 	}{
 		"up to date":           {[]string{source}, compiled, ours, ""},
-		"out of date":          {[]string{source}, strings.ReplaceAll(compiled, "- expression: has(object.metadata.labels)", "- expression: 'true'"), ours, "warning: AdmissionPolicy/team: ValidatingAdmissionPolicy/team.gatehouse.dev is another one than gatehouse compile makes now (hint: "},
+		"out of date":          {[]string{source}, strings.ReplaceAll(compiled, "- expression: has(object.metadata.labels)", "- expression: 'true'"), ours, "warning: AdmissionPolicy/team: is not what gatehouse compile makes now: ValidatingAdmissionPolicy/team.gatehouse.dev (hint: "},
 		"without its source":   {nil, compiled, theirs, ""},
 		"an exception is over": {nil, strings.ReplaceAll(compiled, "  annotations:\n", "  annotations:\n    gatehouse.dev/exceptions-expire-at: \"2020-01-01T00:00:00Z\"\n"), theirs, "an exception in it ended at 2020-01-01T00:00:00Z (hint: compile AdmissionPolicy/team again"},
 	} {

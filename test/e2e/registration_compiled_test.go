@@ -42,7 +42,7 @@ func TestRegistrationLeavesCompiledPolicies(t *testing.T) {
 		}
 	}
 	kubectl("delete", "validatingadmissionpolicybinding", "maps.gatehouse.dev")
-	w.hasConditions(t, "admissionpolicy", "", "maps", missing, "ValidatingAdmissionPolicyBinding/maps.gatehouse.dev is missing", healthy)
+	w.hasConditions(t, "admissionpolicy", "", "maps", missing, "is missing: ValidatingAdmissionPolicyBinding/maps.gatehouse.dev", healthy)
 	w.event(t, "default", "AdmissionPolicy", "maps", "OutOfDate", "is missing")
 	m.hasRules(t, sent)
 	m.refusesMap(t, "red", true)
@@ -52,7 +52,7 @@ func TestRegistrationLeavesCompiledPolicies(t *testing.T) {
 	m.hasRules(t, left)
 	// The annotations stay, and the spec is another one.
 	must(t, w.apply(t.Context(), strings.ReplaceAll(compiled, "!= 'red'", "!= 'green'")))
-	w.hasConditions(t, "admissionpolicy", "", "maps", missing, "is another one than gatehouse compile makes now")
+	w.hasConditions(t, "admissionpolicy", "", "maps", missing, "is not what gatehouse compile makes now")
 	m.hasRules(t, sent)
 
 	kubectl("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "maps.gatehouse.dev")

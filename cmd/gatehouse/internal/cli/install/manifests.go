@@ -292,6 +292,9 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 
 // enforcedBy returns what the API server enforces of a configuration by the documents of a directory.
 func enforcedBy(dir string, c *config.Config, excluded []string) ([]compile.Enforcement, error) {
+	if err := cli.CheckDir("--compiled", dir); err != nil {
+		return nil, err
+	}
 	documents, found := config.Inspect(dir)
 	if err := found.Err(); err != nil {
 		return nil, config.InvalidError(dir, err)

@@ -145,7 +145,7 @@ func (f *compileFlags) run(s cli.Streams, options compile.Options) error {
 		return fmt.Errorf("%s: cannot be compiled: %w", cli.OneLine(f.config), err)
 	}
 	if len(out.Items) == 0 {
-		return fmt.Errorf("--config %s: nothing to compile (hint: a policy is an AdmissionPolicy or a ValidatingAdmissionPolicy)", cli.OneLine(f.config))
+		return fmt.Errorf("--config %s: nothing to compile (hint: it takes policies, and SidecarProfiles)", cli.OneLine(f.config))
 	}
 	if f.static {
 		out.Static()
@@ -304,7 +304,9 @@ func (r *compileReport) write(w io.Writer, f *compileFlags) {
 		}
 		return i.Notes
 	})
-	line("\nBesides, %d differences hold for all that is compiled: -o json lists them in .general.", len(r.General))
+	if len(r.General) > 0 {
+		line("\nBesides, %d differences hold for all that is compiled: -o json lists them in .general.", len(r.General))
+	}
 	if r.Expires != nil {
 		line("\nThe first exception in the documents ends at %s: compile again by then.", r.Expires.Format(time.RFC3339))
 	}

@@ -189,7 +189,7 @@ func (n *Native) set(next enforced) {
 	for i := range before.list {
 		e := &before.list[i]
 		if next.unknown == "" && compile.Of(next.list, e.Kind, e.Name) == nil {
-			texts = append(texts, e.Kind+"/"+e.Name+": the API server does not enforce it itself any more, because it, or what was compiled from it, is gone")
+			texts = append(texts, e.Kind+"/"+e.Name+": the policy is gone, or all that was compiled from it (hint: until you delete what was compiled, the API server enforces it)")
 		}
 	}
 	for _, text := range texts[:min(len(texts), maxPerResource)] {

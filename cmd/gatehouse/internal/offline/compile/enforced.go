@@ -182,7 +182,8 @@ func (w *Wanted) Compare(found []Found, now time.Time) []Enforcement {
 
 func (w *wanted) compare(source string, found []Found, now time.Time) Enforcement {
 	slices.SortFunc(found, func(a, b Found) int { return strings.Compare(a.Document, b.Document) })
-	var names, ended, wrong []string
+	var names, ended, other, gone, missing []string
+	var end time.Time
 	there := map[string]bool{}
 	for _, f := range found {
 		there[f.Document] = true
@@ -192,26 +193,36 @@ func (w *wanted) compare(source string, found []Found, now time.Time) Enforcemen
 		sum, is := w.documents[f.Document]
 		switch at, hasEnded := f.HasEnded(now); {
 		case hasEnded:
-			ended = append(ended, f.Document+" has an exception that ended at "+at.Format(time.RFC3339))
+			ended, end = append(ended, f.Document), at
 		case !is:
-			wrong = append(wrong, f.Document+" is not made any more (hint: delete it)")
+			gone = append(gone, f.Document)
 		case sum != f.sum:
-			wrong = append(wrong, f.Document+" is another one than gatehouse compile makes now")
+			other = append(other, f.Document)
 		}
 	}
 	for _, document := range sortedKeys(w.documents) {
 		if !there[document] {
-			wrong = append(wrong, document+" is missing")
+			missing = append(missing, document)
 		}
 	}
-	const again = " (hint: gatehouse compile, and apply the result)"
+	var wrong []string
+	add := func(what string, documents []string) {
+		if len(documents) > 0 {
+			wrong = append(wrong, what+": "+short(documents))
+		}
+	}
+	add("has an exception that ended at "+end.Format(time.RFC3339), ended)
+	add("is not what gatehouse compile makes now", other)
+	add("is missing", missing)
+	add("is no longer made, and must be deleted", gone)
 	e := Enforcement{State: v1alpha1.EnforcedReason, Text: "the API server itself enforces the policy, by " + short(names)}
 	e.Kind, e.Name, _ = strings.Cut(source, "/")
 	switch {
-	case len(ended) > 0:
-		e.State, e.Text = v1alpha1.ExceptionEndedReason, short(append(ended, wrong...))+again
 	case len(wrong) > 0:
-		e.State, e.Text = v1alpha1.OutOfDateReason, short(wrong)+again
+		e.State, e.Text = v1alpha1.OutOfDateReason, strings.Join(wrong, "; ")+" (hint: gatehouse compile, and apply the result)"
+		if len(ended) > 0 {
+			e.State = v1alpha1.ExceptionEndedReason
+		}
 	case len(w.differs) > 0:
 		e.State, e.Text = v1alpha1.PartlyEnforcedReason, e.Text+", but Gatehouse decides a part of it: "+short(w.differs)
 	}

@@ -138,18 +138,18 @@ func TestEnforcedBy(t *testing.T) {
 		},
 		"without a binding": {
 			change: func(all []metav1.Object) []metav1.Object { return without(all, "", first) },
-			want:   map[string]string{"images": "OutOfDate", "names": "Enforced", "labels": "PartlyEnforced"}, text: "ValidatingAdmissionPolicyBinding/" + first + " is missing",
+			want:   map[string]string{"images": "OutOfDate", "names": "Enforced", "labels": "PartlyEnforced"}, text: "is missing: ValidatingAdmissionPolicyBinding/" + first + " (hint",
 		},
 		"without a template": {
 			change: func(all []metav1.Object) []metav1.Object { return without(all, policyKind, template) },
-			want:   map[string]string{"images": "OutOfDate", "names": "Enforced", "labels": "PartlyEnforced"}, text: "ValidatingAdmissionPolicy/" + template + " is missing",
+			want:   map[string]string{"images": "OutOfDate", "names": "Enforced", "labels": "PartlyEnforced"}, text: "is missing: ValidatingAdmissionPolicy/" + template,
 		},
 		"another spec": {
 			change: func(all []metav1.Object) []metav1.Object {
 				policyOf(all, names).Spec.Validations[0].Expression = "true"
 				return all
 			},
-			want: map[string]string{"images": "Enforced", "names": "OutOfDate", "labels": "PartlyEnforced"}, text: names + " is another one than gatehouse compile makes now",
+			want: map[string]string{"images": "Enforced", "names": "OutOfDate", "labels": "PartlyEnforced"}, text: "is not what gatehouse compile makes now: ValidatingAdmissionPolicy/" + names,
 		},
 		"another action": {
 			change: func(all []metav1.Object) []metav1.Object {
@@ -182,7 +182,7 @@ func TestEnforcedBy(t *testing.T) {
 				policyOf(all, names).Labels = nil
 				return all
 			},
-			want: map[string]string{"images": "Enforced", "names": "OutOfDate", "labels": "PartlyEnforced"}, text: names + " is missing",
+			want: map[string]string{"images": "Enforced", "names": "OutOfDate", "labels": "PartlyEnforced"}, text: "is missing: ValidatingAdmissionPolicy/" + names,
 		},
 		"one too many": {
 			change: func(all []metav1.Object) []metav1.Object {
@@ -190,7 +190,7 @@ func TestEnforcedBy(t *testing.T) {
 				old.Name = "names.spec.template.gatehouse.dev"
 				return append(all, old)
 			},
-			want: map[string]string{"images": "Enforced", "names": "OutOfDate", "labels": "PartlyEnforced"}, text: "is not made any more (hint: delete it)",
+			want: map[string]string{"images": "Enforced", "names": "OutOfDate", "labels": "PartlyEnforced"}, text: "is no longer made, and must be deleted: ValidatingAdmissionPolicy/names.spec",
 		},
 		"the source has changed": {
 			now:  strings.Replace(enforcedSources, "'ours/'", "'theirs/'", 1),

@@ -131,6 +131,9 @@ type Output struct {
 
 // General returns the differences that policies of the documents have in general, and that are not those of one rule.
 func (o *Output) General() []string {
+	if len(o.Documents) == 0 {
+		return []string{}
+	}
 	out := []string{
 		"a refusal names only the first violation",
 		"audit annotations of rules begin with the name of the compiled policy, and there are none about exceptions and violations that existed before",
