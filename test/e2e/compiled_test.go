@@ -387,9 +387,13 @@ func (b *batch) vary(random *rand.Rand, n arbitrary.Names) {
 	there := &unstructured.Unstructured{}
 	there.SetName("web-0")
 	for _, change := range []struct{ resource, patch string }{
-		{"pods", `{"metadata":{"labels":{"team":"b"}}}`}, {"pods", `{"metadata":{"labels":{"team":null,"skip":"b"},"annotations":{"note":"n"}}}`}, {"pods", `{"spec":{"containers":[{"name":"app","image":"x"}]}}`},
-		{"deployments", `{"spec":{"template":{"metadata":{"labels":{"team":"b"}}}}}`}, {"deployments", `{"spec":{"replicas":3}}`},
-		{"deployments", `{"spec":{"template":{"spec":{"containers":[{"name":"b","$patch":"delete"}]}}}}`}, {"deployments", `{"spec":{"template":{"spec":{"hostNetwork":true,"containers":[{"name":"app","image":"x"}]}}}}`},
+		{"pods", `{"metadata":{"labels":{"team":"b"}}}`},
+		{"pods", `{"metadata":{"labels":{"team":null,"skip":"b"},"annotations":{"note":"n"}}}`},
+		{"pods", `{"spec":{"containers":[{"name":"app","image":"x"}]}}`},
+		{"deployments", `{"spec":{"template":{"metadata":{"labels":{"team":"b"}}}}}`},
+		{"deployments", `{"spec":{"replicas":3}}`},
+		{"deployments", `{"spec":{"template":{"spec":{"containers":[{"name":"b","$patch":"delete"}]}}}}`},
+		{"deployments", `{"spec":{"template":{"spec":{"hostNetwork":true,"containers":[{"name":"app","image":"x"}]}}}}`},
 	} {
 		b.requests = append(b.requests, batchRequest{of: n.Policy, user: user(), resource: change.resource, namespace: n.Shop, object: there, patch: change.patch, kind: types.StrategicMergePatchType})
 	}
@@ -452,7 +456,7 @@ func TestCompiled(t *testing.T) {
 	group.SetLimit(atATime)
 	for seed := range int64(configurations) {
 		n := arbitrary.Names{Policy: fmt.Sprintf("p%d", seed), Shop: fmt.Sprintf("shop-%d", seed), Lab: fmt.Sprintf("lab-%d", seed), Only: true}
-		random := rand.New(rand.NewSource(seed)) //nolint:gosec // the cases are the same each time
+		random := rand.New(rand.NewSource(seed))
 		c := arbitrary.Configuration(random, n, now)
 		b.name(n)
 		group.Go(func() error { return b.place(t.Context(), n) })
@@ -471,7 +475,7 @@ func TestCompiled(t *testing.T) {
 	must(t, err)
 	for i, directory := range shown {
 		n := arbitrary.Names{Policy: fmt.Sprintf("ex%d", i), Shop: fmt.Sprintf("shop-ex%d", i), Lab: fmt.Sprintf("lab-ex%d", i), Only: true}
-		b.addExample(t, rand.New(rand.NewSource(int64(i))), directory, n) //nolint:gosec // as above
+		b.addExample(t, rand.New(rand.NewSource(int64(i))), directory, n)
 	}
 	directory := writeDocuments(t, b.documents)
 	lap := func(what string) { t.Logf("%s: %s", time.Since(now).Round(time.Second), what) }
@@ -637,7 +641,7 @@ func extremes() (out []any) {
 		return list
 	}
 	shop := map[string]any{"namespaces": []any{"shop"}}
-	label := func(letter string, n int) string { return strings.Repeat(letter, n) }
+	label := strings.Repeat
 	policy(label("a", 61)+"."+label("b", 61)+"."+label("c", 61)+"."+label("d", 60), nil)
 	policy("long."+label("b", 61)+"."+label("c", 61)+"."+label("d", 61)+"."+label("e", 40), nil)
 	policy("long-expression", map[string]any{"validations": []any{rule(`object.metadata.?labels.?a.orValue("") != "` + label("x", 9940) + `"`)}})

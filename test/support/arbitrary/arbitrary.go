@@ -4,6 +4,7 @@ package arbitrary
 
 import (
 	"fmt"
+	"maps"
 	"math/rand"
 	"strings"
 	"time"
@@ -167,7 +168,8 @@ func Pod(random *rand.Rand) map[string]any {
 		"hostNetwork": random.Intn(3) == 0,
 		"containers": []any{
 			map[string]any{"name": "app", "image": "r/app", "ports": []any{map[string]any{"containerPort": int64(80), "hostPort": int64(80)}}},
-			map[string]any{"name": "b", "image": of(random, "r/app", "x")}, map[string]any{"name": "c", "image": "x"},
+			map[string]any{"name": "b", "image": of(random, "r/app", "x")},
+			map[string]any{"name": "c", "image": "x"},
 		}[:1+random.Intn(3)],
 	}}
 }
@@ -190,9 +192,7 @@ func Workload(kind string, pod map[string]any) map[string]any {
 	labels, _ := inner["labels"].(map[string]any)
 	selected := map[string]any{"app": "selected"}
 	all := map[string]any{"app": "selected"}
-	for name, value := range labels {
-		all[name] = value
-	}
+	maps.Copy(all, labels)
 	inner["labels"] = all
 	return map[string]any{"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": map[string]any{"selector": map[string]any{"matchLabels": selected}, "template": template}}
 }
@@ -200,9 +200,7 @@ func Workload(kind string, pod map[string]any) map[string]any {
 func withRestartPolicy(template map[string]any) map[string]any {
 	spec := map[string]any{"restartPolicy": "Never"}
 	given, _ := template["spec"].(map[string]any)
-	for name, value := range given {
-		spec[name] = value
-	}
+	maps.Copy(spec, given)
 	return map[string]any{"metadata": template["metadata"], "spec": spec}
 }
 

@@ -193,7 +193,7 @@ func newCompiler() *plugincel.CompositedCompiler {
 
 // WithoutVariables returns the compiler of all policies without variables: to make a compiler, with its
 // eight environments, takes longer than anything else in these tests.
-var WithoutVariables = sync.OnceValue(newCompiler)
+var WithoutVariables = sync.OnceValue(newCompiler) //nolint:gochecknoglobals // made once, and constant
 
 // compileUpstream puts the parts together as the API server does, which
 // exports the parts but not the whole.
@@ -356,7 +356,7 @@ func AttributesOf(t testing.TB, a Asked) apiserveradmission.Attributes {
 }
 
 // codecs decodes what an API server has types for.
-var codecs = sync.OnceValue(func() serializer.CodecFactory {
+var codecs = sync.OnceValue(func() serializer.CodecFactory { //nolint:gochecknoglobals // a constant
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
 		panic(err)

@@ -262,7 +262,7 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 	if admission.Serve != "" {
 		header += fmt.Sprintf("\n\nThis is for Gatehouse in the namespace %q, which must be there first (kubectl create namespace %s), started as\nfollows, with flags besides as you like:\n%s", o.Namespace, o.Namespace, admission.Serve)
 	}
-	documents, notes := admission.Documents, append(admission.Notes, compiled...)
+	documents, notes := admission.Documents, slices.Concat(admission.Notes, compiled)
 	if f.static != "" {
 		if documents = registration.Static(documents, f.static); len(documents) == 0 {
 			return nil, nil, fmt.Errorf("--static %s: nothing to print, because no policy or profile of the configuration needs this webhook", f.static)

@@ -131,7 +131,7 @@ func (f *convertFlags) convert(ctx context.Context, s cli.Streams, options conve
 	if err != nil {
 		return err
 	}
-	out := convert.Convert(objects, options)
+	out := convert.Convert(objects, options) //nolint:contextcheck // limits end it
 	if len(out.Results)+len(f.unread) == 0 {
 		return cmp.Or(unnamed, errors.New("there is no policy, constraint template, exception or test of Kyverno or Gatekeeper here (hint: gatehouse lint checks other policies)"))
 	}

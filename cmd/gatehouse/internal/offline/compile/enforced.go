@@ -60,7 +60,7 @@ func (f *Found) HasEnded(now time.Time) (time.Time, bool) {
 
 // sumOf identifies a spec with its defaults. Null and empty lists are the same, as in the API server.
 func sumOf(spec any) [sha256.Size]byte {
-	text, _ := json.Marshal(spec) // it has no error for types of the API
+	text, _ := json.Marshal(spec) //nolint:errchkjson // it has no error for types of the API
 	return sha256.Sum256(text)
 }
 

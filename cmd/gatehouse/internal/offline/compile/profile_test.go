@@ -103,7 +103,7 @@ func podRequest(namespace string, pod *corev1.Pod) admission.Request {
 	defaulted := pod.DeepCopy()
 	defaulted.TypeMeta, defaulted.Namespace = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, namespace
 	defaults.Default(defaulted)
-	text, _ := json.Marshal(defaulted)
+	text, _ := json.Marshal(defaulted) //nolint:errchkjson // it was read
 	in := sidecar.ForPod(namespace, text)
 	in.Request.UID, in.Request.RequestKind, in.Request.RequestResource = "u", &in.Request.Kind, &in.Request.Resource
 	return in.Request
@@ -182,8 +182,8 @@ func (i *injection) check(t testing.TB, namespace string, pod *corev1.Pod) (chan
 				profiles = append(profiles, string(text))
 			}
 		}
-		a, _ := json.Marshal(ours)
-		b, _ := json.Marshal(native)
+		a, _ := json.Marshal(ours)   //nolint:errchkjson // it was read
+		b, _ := json.Marshal(native) //nolint:errchkjson // it was read
 		t.Fatalf("namespace %s, pod %s\n  ours %s %s\nnative %s %s\n%s", namespace, req.Object.Raw, a, why, b, nativeWhy, strings.Join(profiles, "\n"))
 	}
 	if i.reversed != nil {
@@ -193,8 +193,8 @@ func (i *injection) check(t testing.TB, namespace string, pod *corev1.Pod) (chan
 			text = m.Object
 		}
 		if got := sorted(read(t, text)); m.Err != nil || (m.Refusal == nil) != (native != nil) || native != nil && !equality.Semantic.DeepEqual(got, sorted(native)) {
-			a, _ := json.Marshal(got)
-			b, _ := json.Marshal(native)
+			a, _ := json.Marshal(got)    //nolint:errchkjson // it was read
+			b, _ := json.Marshal(native) //nolint:errchkjson // it was read
 			t.Fatalf("in the other order, pod %s becomes %s %v %v\nwant %s", req.Object.Raw, a, m.Refusal, m.Err, b)
 		}
 	}
@@ -207,8 +207,8 @@ func (i *injection) check(t testing.TB, namespace string, pod *corev1.Pod) (chan
 	again := podRequest(namespace, native)
 	ours, twice, why, nativeWhy := i.results(t, again)
 	if !equality.Semantic.DeepEqual(twice, native) || !equality.Semantic.DeepEqual(ours, native) {
-		a, _ := json.Marshal(ours)
-		b, _ := json.Marshal(twice)
+		a, _ := json.Marshal(ours)  //nolint:errchkjson // it was read
+		b, _ := json.Marshal(twice) //nolint:errchkjson // it was read
 		t.Fatalf("namespace %s, injected pod %s\n  ours %s %s\nnative %s %s", namespace, again.Object.Raw, a, why, b, nativeWhy)
 	}
 	return !equality.Semantic.DeepEqual(read(t, req.Object.Raw), native), false

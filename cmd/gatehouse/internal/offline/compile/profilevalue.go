@@ -227,7 +227,7 @@ func (t *translation) values() (ops []string) {
 			t.merge(at.field("object.?metadata", "/metadata", m.name), value, nil)
 		}
 	}
-	rest, _ := json.Marshal(spec) // it was read
+	rest, _ := json.Marshal(spec) //nolint:errchkjson // it was read
 	fields, _ := t.read(rest, reflect.TypeFor[corev1.PodSpec]()).(map[string]any)
 	for _, name := range sortedKeys(fields) {
 		switch name {
@@ -257,7 +257,7 @@ func (t *translation) volume(i int, text json.RawMessage) string {
 	var typed corev1.Volume
 	if json.Unmarshal(text, &typed) == nil && !strings.Contains(string(text), "${") {
 		defaults.Volume(&typed)
-		whole, _ := json.Marshal(&typed) // it was read
+		whole, _ := json.Marshal(&typed) //nolint:errchkjson // it was read
 		value = t.read(whole, reflect.TypeFor[corev1.Volume]())
 	}
 	literal, _ := t.literal("template.spec.volumes", value)
@@ -347,7 +347,7 @@ func (t *translation) ports(l podtext.List, name, variable string, value map[str
 	}
 	t.conflict(fmt.Sprintf(`!(%s in variables.%s) && %s`, quote(name), l, container(fmt.Sprintf(`!(c.name in %s)%s && c.?ports.orValue([]).exists(p, %s.ports.exists(q,
 q.?protocol.orValue("TCP") == p.?protocol.orValue("TCP") && (q.containerPort == p.containerPort || q.?hostPort.orValue(0) != 0 && q.?hostPort == p.?hostPort)))`,
-		names(append(t.others[l][:len(t.others[l]):len(t.others[l])], name)), beside, variable))), "a container of the pod has a port of container "+name)
+		names(append(slices.Clip(t.others[l]), name)), beside, variable))), "a container of the pod has a port of container "+name)
 }
 
 // users finds containers that run as a user of the profile's own.
@@ -363,7 +363,7 @@ func (t *translation) users() {
 			}
 			t.conflict(fmt.Sprintf(`!(%s in variables.%s) && %s`, quote(name), l, container(fmt.Sprintf(
 				`!(c.name in %s) && c.?securityContext.?runAsUser.or(object.spec.?securityContext.?runAsUser) == optional.of(dyn(variables.%s_%d.securityContext.runAsUser))`,
-				names(append(others[:len(others):len(others)], name)), l, i))), "a container of the pod runs as the user of container "+name)
+				names(append(slices.Clip(others), name)), l, i))), "a container of the pod runs as the user of container "+name)
 		}
 	}
 }
@@ -542,12 +542,11 @@ func (t *translation) text(path, text string) (string, result) {
 	}
 	var out []string
 	for _, p := range parts {
-		part, kind := quote(p.Text), stringResult
+		part := quote(p.Text)
 		if p.IsExpression {
-			if part, kind = t.expression(path, p.Text); kind == stringResult {
-				part = "(" + part + ")"
-			} else {
-				part = "string(" + part + ")"
+			value, kind := t.expression(path, p.Text)
+			if part = "(" + value + ")"; kind != stringResult {
+				part = "string" + part
 			}
 		}
 		out = append(out, part)

@@ -200,7 +200,7 @@ func checkedParameters(o, template *manifest.Object, parameters any, notes *[]st
 	switch {
 	case err != nil:
 		*notes = append(*notes, "its parameters are not checked, since an API server does not accept the schema of its template")
-		return parameters, nil
+		return parameters, nil //nolint:nilerr // the note says it
 	case len(found) > 0:
 		return nil, unreadable(found)
 	}

@@ -185,7 +185,7 @@ func single(op string, path pointer, value celexpr.Expr) operations {
 }
 
 // indexName returns the name of the index of a loop within so many others.
-func indexName(depth int) string { return string(rune('i' + depth)) }
+func indexName(depth int) string { return string(rune('i' + depth)) } //nolint:gosec // behind z it is no name, and refused
 
 // each returns the operations of a loop over the elements of a list, by their index.
 func each(list celexpr.Expr, index string, condition celexpr.Expr, body operations, backwards bool) operations {

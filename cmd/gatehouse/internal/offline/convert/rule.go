@@ -556,7 +556,7 @@ func (c *ruleConverter) standard(of *kyvernoPSS) error {
 	if !c.matched.onlyPods() && !slices.ContainsFunc(c.matched.targets, func(t target) bool { return t.of == reflect.TypeFor[corev1.Pod]() }) {
 		return unsupported("match", "match Pod", "a Pod Security Standard for something else than pods")
 	}
-	c.part.podSecurity = &v1alpha1.PodSecurity{Level: of.Level, Version: of.Version}
+	c.podSecurity = &v1alpha1.PodSecurity{Level: of.Level, Version: of.Version}
 	if !c.matched.takeLate().IsTrue() {
 		return unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives, together with podSecurity")
 	}
