@@ -7,10 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 )
 
 const (
@@ -64,9 +60,4 @@ func (v filledValue) Set(value string) error {
 		return errors.New("must not be empty (hint: leave out the flag if nothing should be narrowed)")
 	}
 	return v.Value.Set(value)
-}
-
-// ExcludedNamespaces returns those of which the API server sends nothing to an install with default names.
-func ExcludedNamespaces() []string {
-	return []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease, install.DefaultNamespace}
 }

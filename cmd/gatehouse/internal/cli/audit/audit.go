@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/history/audit/summary"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/compile"
@@ -124,7 +125,7 @@ number with --audit-log and -o restart); 1 there are more; 2 something could not
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "audit only objects in these namespaces, such as shop,pay, and no cluster-scoped objects; repeatable")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "audit only these kinds, such as Pod or deployments.apps; repeatable")
-	flags.StringSliceVar(&f.excluded, "exclude-namespace", cli.ExcludedNamespaces(), "namespaces that are not audited, because the API server sends nothing about them to Gatehouse; repeatable")
+	flags.StringSliceVar(&f.excluded, "exclude-namespace", install.ExcludedNamespaces(), "namespaces that are not audited, because the API server sends nothing about them to Gatehouse; repeatable")
 	flags.StringArrayVar(&f.logs, "audit-log", nil, "audit log of an API server, JSON lines that may be compressed with gzip, or - for standard input; repeatable")
 	flags.Var(&f.failOn, "fail-on", "exit with code 1 if there are more than N objects of this kind: "+strings.Join(f.failOn.Names, ", ")+"; repeatable (default violations=0)")
 	f.baseline.addTo(cmd)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/compile"
 	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 )
@@ -95,7 +97,7 @@ something cannot be read or written.`,
 	flags.StringVarP(&f.output, "output", "o", "yaml", "output format: yaml or json, or a directory to write files to; it is created")
 	flags.StringVar(&f.kubernetes, "kubernetes", defaultCompileVersion, "version of the API server: "+cli.OrList(compileVersions()))
 	flags.StringVar(&f.until, "until", "", "time in RFC 3339 up to which the documents will be used: exceptions that end before are left out")
-	flags.StringSliceVar(&f.excluded, "exclude-namespace", cli.ExcludedNamespaces(), "namespaces in which AdmissionPolicies are not in force, because the API server sends nothing about them to Gatehouse; repeatable")
+	flags.StringSliceVar(&f.excluded, "exclude-namespace", install.ExcludedNamespaces(), "namespaces in which AdmissionPolicies are not in force, because the API server sends nothing about them to Gatehouse; repeatable")
 	flags.BoolVar(&f.static, "static", false, "write policies that kube-apiserver reads from files of its hosts (staticManifestsDir), into directories below -o DIR")
 	flags.BoolVar(&f.check, "check", false, "write nothing, and fail if files of -o DIR would change, or an exception in them has ended")
 	flags.BoolVar(&f.prune, "prune", false, "print the objects (with --static, the files) that an earlier run wrote into -o DIR and this one does not")
@@ -129,6 +131,7 @@ func (f *compileFlags) options(now time.Time) (compile.Options, error) {
 	if f.isDirectory() {
 		problems.Add(slices.Contains([]string{"", "table", "text", "wide", "name", "yml", "dir"}, f.output),
 			"--output %q: must be yaml, json or a directory (hint: ./%s is a directory of this name)", f.output, f.output)
+		problems.Add(slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(f.output)), "--output %q: must be a directory (hint: -o yaml > FILE)", f.output)
 		problems.Add(patherr.IsBelow(f.output, f.config), "--output %q: must not be in the directory of --config, whose files are documents (hint: use another directory)", f.output)
 	}
 	return options, problems.Err()
@@ -144,7 +147,7 @@ func (f *compileFlags) run(s cli.Streams, options compile.Options) error {
 	if err != nil {
 		return fmt.Errorf("%s: cannot be compiled: %w", cli.OneLine(f.config), err)
 	}
-	if len(out.Items) == 0 {
+	if len(out.Items) == 0 && !f.prune {
 		return fmt.Errorf("--config %s: nothing to compile (hint: it takes policies, and SidecarProfiles)", cli.OneLine(f.config))
 	}
 	if f.static {

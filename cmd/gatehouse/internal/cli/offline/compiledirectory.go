@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/compile"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/document/diagnostic"
@@ -141,7 +142,7 @@ func (f *compileFlags) words() string {
 	if f.kubernetes != defaultCompileVersion {
 		words += " --kubernetes " + f.kubernetes
 	}
-	if !slices.Equal(f.excluded, cli.ExcludedNamespaces()) {
+	if !slices.Equal(f.excluded, install.ExcludedNamespaces()) {
 		words += " --exclude-namespace " + shell.Quote(strings.Join(f.excluded, ","))
 	}
 	if f.static {

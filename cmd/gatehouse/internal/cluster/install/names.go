@@ -27,6 +27,11 @@ func CustomResources() []string {
 	return []string{"accesstokens", "admissionpolicies", "admissionpolicybindings", "grants", "policybaselines", "policyexceptions", "sidecarprofiles", "tokenrevocations"}
 }
 
+// ExcludedNamespaces returns those of which the API server sends nothing to an install with default names.
+func ExcludedNamespaces() []string {
+	return []string{"kube-system", "kube-node-lease", DefaultNamespace}
+}
+
 // ParseNamespacedName splits NAMESPACE/NAME. Both are empty for "".
 func ParseNamespacedName(text string) (namespace, name string, err error) {
 	if text == "" {

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission/plugin/manifest"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster/install"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -93,6 +95,8 @@ type Wanted struct {
 	Until time.Time
 
 	sources map[string]*wanted
+	// again is the command that compiles for these namespaces.
+	again string
 }
 
 type wanted struct {
@@ -105,11 +109,15 @@ type wanted struct {
 // of Kubernetes, because the API server has accepted what is found.
 func Want(c *config.Config, excluded []string, now time.Time) (*Wanted, error) {
 	const newest = "1.37"
-	out, err := Compile(c, Options{Kubernetes: newest, Now: now, ExcludeNamespaces: slices.Compact(slices.Sorted(slices.Values(excluded)))})
+	names := slices.Compact(slices.Sorted(slices.Values(excluded)))
+	out, err := Compile(c, Options{Kubernetes: newest, Now: now, ExcludeNamespaces: names})
 	if err != nil {
 		return nil, err
 	}
-	w := &Wanted{Until: nextEnd(&c.Policy, now), sources: map[string]*wanted{}}
+	w := &Wanted{Until: nextEnd(&c.Policy, now), sources: map[string]*wanted{}, again: "gatehouse compile"}
+	if !slices.Equal(names, slices.Sorted(slices.Values(install.ExcludedNamespaces()))) {
+		w.again += " --exclude-namespace " + shell.Quote(strings.Join(names, ","))
+	}
 	of := func(source string) *wanted {
 		if w.sources[source] == nil {
 			w.sources[source] = &wanted{documents: map[string][sha256.Size]byte{}}
@@ -175,12 +183,12 @@ func (w *Wanted) Compare(found []Found, now time.Time) []Enforcement {
 	}
 	var out []Enforcement
 	for _, source := range sortedKeys(bySource) {
-		out = append(out, w.sources[source].compare(source, bySource[source], now))
+		out = append(out, w.sources[source].compare(source, bySource[source], w.again, now))
 	}
 	return out
 }
 
-func (w *wanted) compare(source string, found []Found, now time.Time) Enforcement {
+func (w *wanted) compare(source string, found []Found, again string, now time.Time) Enforcement {
 	slices.SortFunc(found, func(a, b Found) int { return strings.Compare(a.Document, b.Document) })
 	var names, ended, other, gone, missing []string
 	var end time.Time
@@ -219,7 +227,7 @@ func (w *wanted) compare(source string, found []Found, now time.Time) Enforcemen
 	e.Kind, e.Name, _ = strings.Cut(source, "/")
 	switch {
 	case len(wrong) > 0:
-		e.State, e.Text = v1alpha1.OutOfDateReason, strings.Join(wrong, "; ")+" (hint: gatehouse compile, and apply the result)"
+		e.State, e.Text = v1alpha1.OutOfDateReason, strings.Join(wrong, "; ")+" (hint: "+again+", and apply the result)"
 		if len(ended) > 0 {
 			e.State = v1alpha1.ExceptionEndedReason
 		}

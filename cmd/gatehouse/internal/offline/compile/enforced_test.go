@@ -138,7 +138,7 @@ func TestEnforcedBy(t *testing.T) {
 		},
 		"without a binding": {
 			change: func(all []metav1.Object) []metav1.Object { return without(all, "", first) },
-			want:   map[string]string{"images": "OutOfDate", "names": "Enforced", "labels": "PartlyEnforced"}, text: "is missing: ValidatingAdmissionPolicyBinding/" + first + " (hint",
+			want:   map[string]string{"images": "OutOfDate", "names": "Enforced", "labels": "PartlyEnforced"}, text: "is missing: ValidatingAdmissionPolicyBinding/" + first + " (hint: gatehouse compile --exclude-namespace gatehouse-system,kube-system, and apply the result)",
 		},
 		"without a template": {
 			change: func(all []metav1.Object) []metav1.Object { return without(all, policyKind, template) },

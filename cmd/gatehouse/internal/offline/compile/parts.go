@@ -48,8 +48,6 @@ func (c *compilation) matchAs(s *source, p *part, spec *admissionregistrationv1.
 	spec.MatchConstraints, spec.Variables = match, slices.Clone(p.variables)
 	if s.Own != nil {
 		c.excludeNamespaces(match)
-	}
-	if s.Own != nil {
 		spec.MatchConditions = append(spec.MatchConditions, registration.NotBreakGlass())
 	}
 	if p.path == nil {
