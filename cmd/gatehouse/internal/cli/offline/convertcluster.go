@@ -22,18 +22,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 )
 
-// isConvertible reports whether objects of a kind are for convert.
+// isConvertible reports whether objects of a kind are for convert, which names those that have no translation.
 func isConvertible(group, kind string) bool {
-	switch group {
-	case "kyverno.io":
-		return kind == "ClusterPolicy" || kind == "Policy" || kind == "PolicyException"
-	case "policies.kyverno.io":
-		return strings.HasSuffix(kind, "Policy") || kind == "PolicyException"
-	case "templates.gatekeeper.sh":
-		return kind == "ConstraintTemplate"
-	default:
-		return group == "constraints.gatekeeper.sh"
-	}
+	return strings.HasSuffix(group, "kyverno.io") && (strings.HasSuffix(kind, "Policy") || kind == "PolicyException") ||
+		group == "templates.gatekeeper.sh" && kind == "ConstraintTemplate" || group == "constraints.gatekeeper.sh"
 }
 
 // readCluster returns the policies, exceptions, templates and constraints of a cluster, each as a file with its resource and name, and its

@@ -54,20 +54,17 @@ func (c *converter) celPolicy(o *manifest.Object) {
 
 // fromCEL returns what a policy in CEL becomes.
 func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made converted, notes []string, err error) {
-	meta, err := metaOf(o)
-	if err != nil {
-		return nil, made, nil, err
-	}
 	var extra celPolicySpec
 	var spec v1alpha1.AdmissionPolicySpec
 	var mutating admissionregistrationv1.MutatingAdmissionPolicySpec
 	p := &part{rule: o.Name, mutates: strings.HasSuffix(o.Kind, "MutatingPolicy"), actions: c.options.Actions}
-	made = converted{part: p, policy: o.Name, kind: "ValidatingAdmissionPolicy"}
+	made = converted{part: p, of: o, kind: "ValidatingAdmissionPolicy"}
 	into, conditions, fields := any(&spec), &spec.MatchConditions, []string{"validationActions", "webhookConfiguration", "evaluation", "autogen"}
 	if made.mutates {
 		into, conditions, fields = &mutating, &mutating.MatchConditions, append(fields, "targetMatchConstraints")
 	}
-	if err := specOf(o, into, &extra, fields...); err != nil {
+	meta, err := specOf(o, into, &extra, fields...)
+	if err != nil {
 		return nil, made, nil, err
 	}
 	switch on, change := extra.Evaluation.Admission.Enabled, extra.Evaluation.MutateExisting.Enabled; {
@@ -83,9 +80,9 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 	}
 	name := o.Name
 	if strings.HasPrefix(o.Kind, "Namespaced") {
-		name = meta.Namespace + "-" + name
-		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.?namespace.orValue('') == %q", meta.Namespace)}
-		*conditions = append([]admissionregistrationv1.MatchCondition{of}, *conditions...)
+		name = inNamespace(&meta, &notes) + "-" + name
+		of := fmt.Sprintf("request.?namespace.orValue('') == %q", meta.Namespace)
+		*conditions = slices.Insert(*conditions, 0, admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: of})
 	}
 	meta = keptMeta(c.free("Policy", "", name, o, &notes), meta)
 	if made.name = meta.Name; made.mutates {

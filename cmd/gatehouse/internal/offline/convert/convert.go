@@ -140,8 +140,8 @@ type source struct {
 // converted is what a rule became: a policy, of the part that it was translated to.
 type converted struct {
 	*part
-	// policy is the name of the policy that has the rule.
-	policy string
+	// of is the policy that has the rule.
+	of *manifest.Object
 	// kind and name are those of the policy that it became, and rules the names of its rules that the rule became.
 	kind, name string
 	rules      []string
@@ -235,9 +235,11 @@ func nearest(all []*source, files ...string) (out []*source) {
 	return out
 }
 
-// made returns what the rules of a policy became: of several of its name, of those that are nearest to files, also if nothing came of these.
-func (c *converter) made(policy string, files ...string) (out []converted) {
-	for _, s := range nearest(c.named[policy], files...) {
+// made returns what the rules of a policy became, which is named NAME or NAMESPACE/NAME: of several that are meant, of those that are nearest
+// to files, also if nothing came of these.
+func (c *converter) made(policy string, isMeant func(*manifest.Object) bool, files ...string) (out []converted) {
+	meant := slices.DeleteFunc(slices.Clone(c.named[path.Base(policy)]), func(s *source) bool { return !isMeant(s.Object) })
+	for _, s := range nearest(meant, files...) {
 		out = append(out, s.made...)
 	}
 	return out
@@ -359,10 +361,7 @@ type policyConverter struct {
 // kyverno converts a ClusterPolicy or Policy.
 func (c *converter) kyverno(o *manifest.Object) {
 	p := policy{Kind: o.Kind}
-	err := specOf(o, &p.Spec, nil, howKyvernoWorks()...)
-	if err == nil {
-		p.Metadata, err = metaOf(o)
-	}
+	meta, err := specOf(o, &p.Spec, nil, howKyvernoWorks()...)
 	if err == nil && len(p.Spec.Rules) == 0 {
 		err = unsupported("spec", "remove it", "a policy without rules")
 	}
@@ -370,14 +369,27 @@ func (c *converter) kyverno(o *manifest.Object) {
 		c.refuse(o, err)
 		return
 	}
+	var notes []string
+	if p.Metadata = meta; o.Kind == "Policy" {
+		inNamespace(&p.Metadata, &notes)
+	}
+	made, results, several := make([][]*part, len(p.Spec.Rules)), make([]Result, len(p.Spec.Rules)), -1
+	p.Rules = make([]rule, len(p.Spec.Rules))
+	failed := make([]error, len(p.Spec.Rules))
+	for i, raw := range p.Spec.Rules {
+		_ = json.Unmarshal(raw, &p.Rules[i]) // what can be read of a rule counts for the others
+		failed[i] = decodeStrictly(raw, "", &p.Rules[i])
+	}
 	pc := &policyConverter{converter: c, source: o, policy: &p}
 	pc.autogen = pc.hasAutogen()
-	made, results, several := make([][]*part, len(p.Spec.Rules)), make([]Result, len(p.Spec.Rules)), -1
-	for i := range p.Spec.Rules {
-		rc := &ruleConverter{policyConverter: pc, part: &part{rule: p.Spec.Rules[i].Name, index: i}, rule: &p.Spec.Rules[i]}
+	for i := range p.Rules {
+		rc := &ruleConverter{policyConverter: pc, part: &part{rule: p.Rules[i].Name, index: i}, rule: &p.Rules[i], notes: slices.Clone(notes)}
 		at := []string{"spec", "rules", fmt.Sprint(i)}
 		results[i] = Result{Policy: title(o), Rule: rc.rule.Name, File: o.File, Line: o.Line(at...)}
-		if made[i], err = rc.convert(); err == nil {
+		if err = failed[i]; err == nil {
+			made[i], err = rc.convert()
+		}
+		if err == nil {
 			several++
 		}
 		results[i].Differences = rc.notes
@@ -428,8 +440,8 @@ func (c *policyConverter) hasAutogen() bool {
 		pod := slices.ContainsFunc(r.Kinds, func(name string) bool { _, _, kind, _ := splitKind(name); return kind == "Pod" })
 		return r.Name != "" || len(r.Names) > 0 || r.Selector != nil || r.Annotations != nil || len(r.Kinds) > 1 && pod
 	}
-	for i := range c.policy.Spec.Rules {
-		r := &c.policy.Spec.Rules[i]
+	for i := range c.policy.Rules {
+		r := &c.policy.Rules[i]
 		blocks, _, _ := r.Match.all("")
 		if r.Exclude != nil {
 			excluded, _, _ := r.Exclude.all("")

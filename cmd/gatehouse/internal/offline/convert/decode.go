@@ -54,31 +54,17 @@ func toJSON(value any) any {
 	return out
 }
 
-// header has the fields of a document that say nothing about what it decides.
-type header struct {
-	APIVersion any `json:"apiVersion"`
-	Kind       any `json:"kind"`
-	Metadata   any `json:"metadata"`
-	Status     any `json:"status"`
-}
-
-// metaOf returns the metadata of a document.
-func metaOf(o *manifest.Object) (metav1.ObjectMeta, error) {
-	var document struct{ Metadata metav1.ObjectMeta }
-	if err := json.Unmarshal(o.JSON(), &document); err != nil {
-		return metav1.ObjectMeta{}, unsupported("", "correct the document", "a document that cannot be read: %s", err)
-	}
-	return document.Metadata, nil
-}
-
-// specOf decodes the spec of a document strictly. Fields that are named are left out of it, and decoded into another value.
-func specOf(o *manifest.Object, into, others any, names ...string) error {
+// specOf decodes the spec of a document strictly, and returns its metadata. Fields that are named are left out, and decoded into another value.
+func specOf(o *manifest.Object, into, others any, names ...string) (meta metav1.ObjectMeta, err error) {
 	var document struct {
-		header
-		Spec map[string]json.RawMessage `json:"spec"`
+		APIVersion any                        `json:"apiVersion"`
+		Kind       any                        `json:"kind"`
+		Metadata   any                        `json:"metadata"`
+		Status     any                        `json:"status"`
+		Spec       map[string]json.RawMessage `json:"spec"`
 	}
 	if err := decodeStrictly(o.JSON(), "", &document); err != nil {
-		return err
+		return meta, err
 	}
 	apart := map[string]json.RawMessage{}
 	for _, name := range names {
@@ -91,11 +77,23 @@ func specOf(o *manifest.Object, into, others any, names ...string) error {
 	if err == nil {
 		err = decodeStrictly(spec, "spec", into)
 	}
+	if raw, failed := json.Marshal(document.Metadata); err == nil && failed == nil {
+		err = json.Unmarshal(raw, &meta)
+	}
 	if raw, failed := json.Marshal(apart); err == nil && failed == nil && others != nil {
 		err = json.Unmarshal(raw, others)
 	}
 	if _, located := errors.AsType[*jmespath.UnsupportedError](err); err != nil && !located {
-		return unsupported("spec", "correct the document", "a document that cannot be read: %s", err)
+		err = unsupported("", "correct the document", "a document that cannot be read: %s", err)
 	}
-	return err
+	return meta, err
+}
+
+// inNamespace returns a namespaced policy's namespace, which is default if it names none, as notes say then.
+func inNamespace(meta *metav1.ObjectMeta, notes *[]string) string {
+	if meta.Namespace == "" {
+		meta.Namespace = metav1.NamespaceDefault
+		*notes = append(*notes, `it has no namespace: it is converted for "default"`)
+	}
+	return meta.Namespace
 }

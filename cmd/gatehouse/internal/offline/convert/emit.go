@@ -70,7 +70,7 @@ func (c *policyConverter) validation(p *part, name string, result *Result) (obje
 		}
 	}
 	made = converted{
-		part: p, policy: c.policy.Metadata.Name, kind: "ValidatingAdmissionPolicy", name: name,
+		part: p, of: c.source, kind: "ValidatingAdmissionPolicy", name: name,
 		namespace: p.matched.selector != nil || mentions(&spec, "namespaceObject"),
 	}
 	if p.existing && !p.audits() && slices.Contains(p.matched.operations, admissionregistrationv1.Update) {
@@ -212,7 +212,7 @@ func upstream(kind string, meta metav1.ObjectMeta, spec any) *object {
 }
 
 // write writes the documents that an object becomes, and returns their kinds and names, which a note tells if others have them. With others
-// beside them, they must be a valid configuration, except for exceptions, which have no expiry yet, and tests. If not, none is written.
+// beside them, they must be a valid configuration, except for tests. If not, none is written.
 func (c *converter) write(from *manifest.Object, objects []*object, notes *[]string, beside ...Document) (outputs []string, err error) {
 	var documents []Document
 	var keys []string
@@ -225,7 +225,7 @@ func (c *converter) write(from *manifest.Object, objects []*object, notes *[]str
 		documents = append(documents, Document{Kind: o.Kind, Name: o.Metadata.Name, From: title(from), File: from.File, Text: text})
 		outputs = append(outputs, o.Kind+"/"+o.Metadata.Name)
 	}
-	if err == nil && objects[0].Kind != "PolicyException" && objects[0].Kind != "Test" {
+	if err == nil && objects[0].Kind != "Test" {
 		err = checkCompiles(slices.Concat(beside, documents))
 	}
 	if err != nil {
@@ -250,10 +250,6 @@ func checkCompiles(documents []Document) error {
 	if len(all) == 0 {
 		return nil
 	}
-	more := ""
-	if len(all) > 1 {
-		more = fmt.Sprintf(" (and %s)", diagnostic.Count(len(all)-1, "more error"))
-	}
-	text = []byte(strings.TrimPrefix(all[0].Field+": "+plainMessage(all[0].Message), ": "))
-	return unsupported(all[0].Field, cmp.Or(all[0].Hint, "write it in CEL"), "a policy that is not valid in Kubernetes: %s%s", text, more)
+	return unsupported(all[0].Field, cmp.Or(all[0].Hint, "write it in CEL"), "a policy that is not valid in Kubernetes: %s",
+		strings.TrimPrefix(all[0].Field+": "+plainMessage(all[0].Message), ": "))
 }

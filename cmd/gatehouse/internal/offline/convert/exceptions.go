@@ -3,6 +3,7 @@ package convert
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"reflect"
 	"regexp"
 	"slices"
@@ -30,6 +31,8 @@ type kyvernoException struct {
 type exceptedRules struct {
 	PolicyName string   `json:"policyName"`
 	RuleNames  []string `json:"ruleNames"`
+	// kind is that of a policy in CEL, and "" of one that is not.
+	kind string
 }
 
 // celException is the spec of a PolicyException of policies.kyverno.io.
@@ -76,16 +79,19 @@ func (c *converter) exception(o *manifest.Object) (specs []v1alpha1.PolicyExcept
 	if inCEL {
 		field, matchField, into = "spec.policyRefs", "spec.matchConditions", &cel
 	}
-	if err := specOf(o, into, nil); err != nil {
+	if _, err := specOf(o, into, nil); err != nil {
 		return nil, nil, err
 	}
+	params, notes, err := adaptExpressions(&cel.MatchConditions, matchField)
 	for _, ref := range cel.PolicyRefs {
-		of.Exceptions = append(of.Exceptions, exceptedRules{PolicyName: ref.Name})
+		of.Exceptions = append(of.Exceptions, exceptedRules{PolicyName: ref.Name, kind: ref.Kind})
 	}
-	exempt, err := exemptions("spec.podSecurity", of.PodSecurity)
-	switch {
+	exempt, failed := exemptions("spec.podSecurity", of.PodSecurity)
+	switch err = cmp.Or(err, failed); {
 	case err != nil:
 		return nil, nil, err
+	case params != nil:
+		return nil, nil, unsupported(matchField, "write a condition about the object or the user", "a condition about a ConfigMap")
 	case of.Conditions != nil:
 		return nil, nil, unsupported("spec.conditions", "write matchConditions in CEL", "conditions of an exception")
 	case slices.ContainsFunc(exempt, func(e exemption) bool { return e.containers != nil }):
@@ -175,10 +181,11 @@ func (c *converter) exceptionConditions(match *filters, templates bool) (out [][
 // excepted returns what those rules of a policy became that an exception names.
 func (c *converter) excepted(field string, of *exceptedRules, file string) ([]converted, error) {
 	const advice = "convert it together with its policy"
-	policy := of.PolicyName[strings.LastIndexByte(of.PolicyName, '/')+1:]
-	made := c.made(policy, file)
+	made := c.made(of.PolicyName, func(o *manifest.Object) bool {
+		return o.Kind == of.kind || of.kind == "" && o.GroupVersionKind().Group == "kyverno.io" && of.PolicyName == path.Join(o.Namespace, o.Name)
+	}, file)
 	if len(made) == 0 {
-		return nil, unsupported(field, advice, "the policy %q, which is not among the documents that were converted", policy)
+		return nil, unsupported(field, advice, "the policy %q, which is not among the documents that were converted", of.PolicyName)
 	}
 	made = slices.DeleteFunc(made, func(m converted) bool {
 		return m.mutates || len(of.RuleNames) > 0 && !slices.ContainsFunc(of.RuleNames, func(name string) bool {
@@ -186,7 +193,7 @@ func (c *converter) excepted(field string, of *exceptedRules, file string) ([]co
 		})
 	})
 	if len(made) == 0 {
-		return nil, unsupported(field, advice, "rules of %q that were not converted, or mutate", policy)
+		return nil, unsupported(field, "correct ruleNames, or see what is reported of the policy", "rules of %q that it does not have, that were not converted, or mutate", of.PolicyName)
 	}
 	return made, nil
 }

@@ -114,8 +114,8 @@ func (c *converter) constraints() {
 // template converts a template to a policy whose params are the constraints.
 func (c *converter) template(o *manifest.Object, kind string) (policy *object, err error) {
 	var t constraintTemplate
-	meta, err := metaOf(o)
-	if err = cmp.Or(specOf(o, &t, nil), err); err != nil {
+	meta, err := specOf(o, &t, nil)
+	if err != nil {
 		return nil, err
 	}
 	var source *celSource
@@ -165,7 +165,7 @@ func resourceRule(groups []string, resources ...string) admissionregistrationv1.
 // constraint converts a constraint to the params of the policy of its template, and a binding.
 func (c *converter) constraint(o *manifest.Object, of *source, template Document, notes []string) {
 	var spec constraint
-	err := specOf(o, &spec, nil)
+	_, err := specOf(o, &spec, nil)
 	params := map[string]any{}
 	if err == nil && spec.Parameters != nil {
 		params["parameters"], err = checkedParameters(o, of.Object, spec.Parameters, &notes)

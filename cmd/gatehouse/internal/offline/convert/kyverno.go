@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"encoding/json"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,17 +15,18 @@ type policy struct {
 	Kind     string
 	Metadata metav1.ObjectMeta
 	Spec     policySpec
+	Rules    []rule
 }
 
 type policySpec struct {
-	Rules                            []rule           `json:"rules"`
-	ApplyRules                       string           `json:"applyRules,omitempty"`
-	FailurePolicy                    string           `json:"failurePolicy,omitempty"`
-	ValidationFailureAction          string           `json:"validationFailureAction,omitempty"`
-	ValidationFailureActionOverrides []actionOverride `json:"validationFailureActionOverrides,omitempty"`
-	EmitWarning                      bool             `json:"emitWarning,omitempty"`
-	Admission                        *bool            `json:"admission,omitempty"`
-	WebhookConfiguration             webhookSettings  `json:"webhookConfiguration,omitzero"`
+	Rules                            []json.RawMessage `json:"rules"`
+	ApplyRules                       string            `json:"applyRules,omitempty"`
+	FailurePolicy                    string            `json:"failurePolicy,omitempty"`
+	ValidationFailureAction          string            `json:"validationFailureAction,omitempty"`
+	ValidationFailureActionOverrides []actionOverride  `json:"validationFailureActionOverrides,omitempty"`
+	EmitWarning                      bool              `json:"emitWarning,omitempty"`
+	Admission                        *bool             `json:"admission,omitempty"`
+	WebhookConfiguration             webhookSettings   `json:"webhookConfiguration,omitzero"`
 }
 
 // howKyvernoWorks returns the fields of the spec that do not say what a policy decides.

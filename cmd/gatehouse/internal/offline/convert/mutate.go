@@ -69,7 +69,7 @@ func (c *ruleConverter) mutateObject() (*part, error) {
 	if !c.matched.takeLate().IsTrue() {
 		return nil, unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives or excluded, in a rule that mutates")
 	}
-	if c.index > 0 && c.rule.Preconditions != nil && c.policy.Spec.Rules[c.index-1].Mutate != nil {
+	if c.index > 0 && c.rule.Preconditions != nil && c.policy.Rules[c.index-1].Mutate != nil {
 		c.note("Kyverno applies the rules of a policy that mutate in their order, and the API server in that of the policies' names")
 	}
 	c.mutates = true
@@ -284,6 +284,6 @@ func (c *policyConverter) mutation(m *part, name string, _ *Result) ([]*object, 
 		upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: name}, binding),
 	}
 	return objects, converted{
-		part: m, policy: c.policy.Metadata.Name, kind: "MutatingAdmissionPolicy", name: name, namespace: m.matched.selector != nil,
+		part: m, of: c.source, kind: "MutatingAdmissionPolicy", name: name, namespace: m.matched.selector != nil,
 	}, nil
 }

@@ -545,26 +545,20 @@ func (c *ruleConverter) standard(of *kyvernoPSS) error {
 	if err != nil || slices.ContainsFunc(exempt, func(e exemption) bool { return e.containers == nil }) {
 		exempt = nil
 		if !c.partial(errors.New("the excluded controls"), &c.notes) {
-			return unsupported("validate.podSecurity.exclude", "write a PolicyException whose rules are the checks, such as podSecurity.hostPorts",
-				"controls of a Pod Security Standard that are left out for whole pods, or in part")
+			return cmp.Or(err, unsupported("validate.podSecurity.exclude", "write a PolicyException whose rules are the checks, such as podSecurity.hostPorts",
+				"controls of a Pod Security Standard that are left out for whole pods"))
 		}
 	}
 	if c.exempt = exempt; len(exempt) > 0 {
 		c.note("its exclude is a PolicyException in gatehouse-system, with a reason to be filled in")
 		c.note(noteImages)
 	}
-	if !c.matched.onlyPods() && !slices.ContainsFunc(c.matched.targets, func(t target) bool { return t.of == reflect.TypeFor[corev1.Pod]() }) {
+	if !slices.ContainsFunc(c.matched.targets, func(t target) bool { return t.of == reflect.TypeFor[corev1.Pod]() }) {
 		return unsupported("match", "match Pod", "a Pod Security Standard for something else than pods")
 	}
 	c.podSecurity = &v1alpha1.PodSecurity{Level: of.Level, Version: of.Version}
 	if !c.matched.takeLate().IsTrue() {
 		return unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives, together with podSecurity")
-	}
-	for i := range c.matched.rules {
-		r := &c.matched.rules[i]
-		r.Operations = slices.DeleteFunc(r.Operations, func(o admissionregistrationv1.OperationType) bool {
-			return o != admissionregistrationv1.Create && o != admissionregistrationv1.Update
-		})
 	}
 	c.note("an update is checked only if it changes an image or adds a container, as by Kubernetes")
 	return nil

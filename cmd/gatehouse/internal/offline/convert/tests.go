@@ -51,7 +51,7 @@ type objectName struct{ Kind, Namespace, Name string }
 
 // normalize makes a result one of the last version, with ResourceSpecs, Result and PatchedResource.
 func (r *testResult) normalize() {
-	r.Policy, r.Result, r.PatchedResource = path.Base(r.Policy), strings.ToLower(r.Result+r.Status), r.PatchedResource+r.PatchedResources
+	r.Operation, r.Result, r.PatchedResource = strings.ToUpper(r.Operation), strings.ToLower(r.Result+r.Status), r.PatchedResource+r.PatchedResources
 	for _, name := range append(r.Resources, r.Resource) {
 		of := objectName{Namespace: r.Namespace, Name: name}
 		if namespace, rest, found := strings.Cut(name, "/"); found {
@@ -71,6 +71,11 @@ func (r *testResult) names(o *manifest.Object) bool {
 	}))
 }
 
+// isKnown reports whether a result says what is expected.
+func (r *testResult) isKnown() bool {
+	return slices.Contains([]string{"pass", "fail", "skip", "warn", "error"}, r.Result)
+}
+
 // about names the objects of a result.
 func (r *testResult) about() string {
 	var names []string
@@ -80,9 +85,14 @@ func (r *testResult) about() string {
 	return strings.TrimSpace(r.Kind + " " + strings.Join(names, ", "))
 }
 
+// means reports whether a result names a policy, perhaps with its namespace.
+func (r *testResult) means(o *manifest.Object) bool {
+	return r.Policy == o.Name || r.Policy == cmp.Or(o.Namespace, metav1.NamespaceDefault)+"/"+o.Name
+}
+
 // isAbout reports whether a result is about a rule.
 func (r *testResult) isAbout(m converted) bool {
-	return m.policy == r.Policy && (r.Rule == "" || m.rule == withoutAutogen(r.Rule) || m.rule == r.Rule)
+	return r.means(m.of) && (r.Rule == "" || m.rule == withoutAutogen(r.Rule) || m.rule == r.Rule)
 }
 
 // kyvernoValues are the values of variables in tests.
@@ -170,9 +180,11 @@ func (t *testConverter) report(r *Result) {
 
 // lost returns why no case expects a result.
 func (t *testConverter) lost(r *testResult) error {
-	made := t.made(r.Policy, t.policyFiles...)
+	made := t.made(r.Policy, r.means, t.policyFiles...)
 	switch {
-	case len(made) == 0 && len(t.named[r.Policy]) > 0:
+	case !r.isKnown():
+		return unsupported("result", "write pass, fail, skip, warn or error", "the result %q", r.Result)
+	case len(made) == 0 && len(t.named[path.Base(r.Policy)]) > 0:
 		return unsupported("policy", "see what is reported of the policy", "an expectation of the policy %q, which is not converted", r.Policy)
 	case len(made) == 0:
 		return unsupported("policy", cmp.Or(diagnostic.DidYouMean(r.Policy, sortedKeys(t.named)...), "convert it together with the policy"),
@@ -213,7 +225,7 @@ func (t *testConverter) convert() error {
 	for i := range t.test.Results {
 		r := &t.test.Results[i]
 		r.normalize()
-		for _, made := range t.made(r.Policy, t.policyFiles...) {
+		for _, made := range t.made(r.Policy, r.means, t.policyFiles...) {
 			key := made.kind + "/" + made.name
 			if made.mutates { // what is expected is the result of all rules
 				key = r.Policy
@@ -276,7 +288,7 @@ func (t *testConverter) valuesOf(rules []converted, object string) map[string]an
 	out := map[string]any{}
 	maps.Copy(out, t.test.Values.GlobalValues)
 	for _, p := range t.test.Values.Policies {
-		if !slices.ContainsFunc(rules, func(c converted) bool { return c.policy == path.Base(p.Name) }) {
+		if !slices.ContainsFunc(rules, func(c converted) bool { return c.of.Name == path.Base(p.Name) }) {
 			continue
 		}
 		for _, r := range p.Rules {
@@ -357,7 +369,7 @@ func (t *testConverter) testCase(o *manifest.Object, rules []converted, operatio
 	fails, exact := false, true // not if it is not known what other rules do, or which expression of a rule is violated
 	for i := range t.test.Results {
 		r := &t.test.Results[i]
-		if r.Operation != operation || !r.names(o) || !slices.ContainsFunc(rules, r.isAbout) {
+		if !r.isKnown() || r.Operation != operation || !r.names(o) || !slices.ContainsFunc(rules, r.isAbout) {
 			continue
 		}
 		about = append(about, i)
