@@ -162,6 +162,9 @@ func (f *convertFlags) objects(ctx context.Context, s cli.Streams, workloads *ma
 	f.keep = func(o *manifest.Object) bool {
 		return convert.IsTest(o) || o.Unreadable != nil && filepath.Ext(o.File) != ".json" // some programs read JSON with comments
 	}
+	f.missed = func(name string, err error) {
+		f.unread = append(f.unread, convert.Problem{Construct: err.Error(), File: name, Line: 1})
+	}
 	sources, unnamed = f.read(s.In)
 	for _, source := range sources {
 		readable := len(source.Objects) == 0
@@ -296,7 +299,7 @@ func (f *convertFlags) report(out *convert.Output) *conversionReport {
 	counts := map[string]*conversionCount{}
 	for i := range out.Results {
 		for _, p := range out.Results[i].Problems {
-			reason := strings.TrimSuffix(named.ReplaceAllString(p.Construct, "…"), "…")
+			reason := strings.TrimRight(named.ReplaceAllString(p.Construct, "…"), " …")
 			of := counts[reason]
 			if of == nil {
 				of = &conversionCount{0, reason, p.Instead}

@@ -46,7 +46,7 @@ func TestConvert(t *testing.T) {
 		test = "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: good}\npolicies: [good.yaml]\nresources: [objects.yaml]\nresults:\n" +
 			"  - {policy: good, rule: r, kind: ConfigMap, resources: [x], result: pass}\n  - {policy: good, rule: r, kind: ConfigMap, resources: [y1], result: fail}\n"
 		objects   = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: b}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: y1}\n"
-		exception = "apiVersion: kyverno.io/v2\nkind: PolicyException\nmetadata: {name: e, namespace: n}\nspec:\n  exceptions: [{policyName: good, ruleNames: [r]}]\n  match: {any: [{resources: {kinds: [ConfigMap], names: [\"z*\"]}}]}\n"
+		exception = "apiVersion: kyverno.io/v2\nkind: PolicyException\nmetadata: {name: e, namespace: ns}\nspec:\n  exceptions: [{policyName: good, ruleNames: [r]}]\n  match: {any: [{resources: {kinds: [ConfigMap], names: [\"z*\"]}}]}\n"
 		template  = "apiVersion: templates.gatekeeper.sh/v1\nkind: ConstraintTemplate\nmetadata: {name: named}\nspec:\n  crd: {spec: {names: {kind: Named}}}\n  targets:\n    - code:\n        - engine: K8sNativeValidation\n          source: {validations: [{expression: \"variables.anyObject.metadata.name != variables.params.not\", message: wrong}]}\n" +
 			"---\napiVersion: constraints.gatekeeper.sh/v1beta1\nkind: Named\nmetadata: {name: c}\nspec: {match: {kinds: [{apiGroups: [\"\"], kinds: [ConfigMap]}], excludedNamespaces: [kube-system]}, parameters: {not: x}}\n"
 		rego = "apiVersion: templates.gatekeeper.sh/v1\nkind: ConstraintTemplate\nmetadata: {name: rego}\nspec: {crd: {spec: {names: {kind: R}}}, targets: [{rego: \"package x\"}]}\n"

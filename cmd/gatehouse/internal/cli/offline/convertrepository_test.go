@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 )
 
 // enforcing returns a ClusterPolicy about a label of ConfigMaps, and further text of its rule.
@@ -110,6 +111,7 @@ func TestConvertRepository(t *testing.T) {
 				"3/kyverno-test.yaml": strings.NewReplacer("cm.yaml", "../cm.yaml", "kind: ConfigMap", "kind: Secret").Replace(suite("of-another-kind", fails)),
 				"4/kyverno-test.yaml": strings.NewReplacer("cm.yaml", "../cm.yaml").Replace(suite("partly", fails+strings.Replace(fails, "rule: r", "rule: typo", 1))),
 				"5/kyverno-test.yaml": strings.NewReplacer("cm.yaml", "../cm.yaml").Replace(suite("empty", "")),
+				"7/kyverno-test.yaml": strings.NewReplacer("cm.yaml", "../cm.yaml", "result: fail", "reslt: fail").Replace(suite("misspelt", fails)),
 				"6/kyverno-test.yaml": strings.NewReplacer("cm.yaml", "gone.yaml").Replace(suite("gone", fails)),
 			},
 			code: cli.ExitNo,
@@ -118,6 +120,7 @@ func TestConvertRepository(t *testing.T) {
 				`2/kyverno-test.yaml:7: an expectation of the rule "signed" of "p", which it does not have or which is not converted`, "NOT converted: Test/refused",
 				`3/kyverno-test.yaml:7: an expectation of "Secret x", which is not among the resources`, "NOT converted: Test/of-another-kind",
 				`4/kyverno-test.yaml:8: an expectation of the rule "typo"`, "converted, differs: Test/partly", "5/kyverno-test.yaml:6: a test without results", "resources that cannot be read",
+				`7/kyverno-test.yaml:7: the result "" (instead: write pass, fail, skip, warn or error)`, "NOT converted: Test/misspelt", "  1 not: the result (instead",
 				"  2 not: an expectation of the rule … of …, which it does not have or which is not converted (instead: see what is reported of the policy)",
 			},
 			documents: 2, passed: 1,
@@ -128,6 +131,14 @@ func TestConvertRepository(t *testing.T) {
 				"a/kyverno-test.yaml": suite("t", fails), "a/exception.yaml": fmt.Sprintf(excepted, "x"),
 			},
 			code: cli.ExitNo, want: []string{`an expectation of the policy "p", which is not converted`, "NOT converted: Test/t", "NOT converted: PolicyException/e"}, documents: 1,
+		},
+		"a test of policies of one name in namespaces": {
+			files: map[string]string{
+				"policy.yaml": strings.NewReplacer("ClusterPolicy", "Policy", "name: p}", "name: p, namespace: blue}").Replace(enforcing("p", "a", "")),
+				"red.yaml":    strings.NewReplacer("ClusterPolicy", "Policy", "name: p}", "name: p, namespace: red}").Replace(enforcing("p", "b", "")),
+				"cm.yaml":     strings.Replace(configMap, "name: x", "name: x, namespace: red", 1), "kyverno-test.yaml": suite("t", strings.NewReplacer("policy: p", "policy: red/p", "result: fail", "result: fail, operation: create").Replace(fails)),
+			},
+			want: []string{"converted: Test/t"}, written: []string{"- AdmissionPolicy/red-p\n", "name: ConfigMap x CREATE\n"}, documents: 3, passed: 1,
 		},
 		"tests of old forms": {
 			files: map[string]string{
@@ -294,5 +305,26 @@ func TestConvertFailures(t *testing.T) {
 		if strings.Contains(line, "error:") && !strings.Contains(got.Err, line) {
 			t.Errorf("no %q in %s", line, got.Err)
 		}
+	}
+}
+
+// TestConvertLinks wants a link that leads nowhere, or in a circle, to be named and to stop nothing.
+func TestConvertLinks(t *testing.T) {
+	t.Parallel()
+	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "out")
+	for name, to := range map[string]string{"nowhere.yaml": "missing.yaml", "circle.yaml": "circle.yaml", "up": "."} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(enforcing("p", "a", "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := clitest.Run(t.Context(), "", []string{"convert", dir, "-o", "dir", "--directory", out}, NewConvertCommand)
+	if code, said := got.Code, got.Err; code != cli.ExitNo || !strings.Contains(said, "nowhere.yaml:1: cannot be read: ") || !strings.Contains(said, "circle.yaml:1: cannot be read: ") || !strings.Contains(said, "2 documents not read") {
+		t.Errorf("ends with %d: %s", code, said)
+	}
+	if _, err := os.Stat(filepath.Join(out, "p.yaml")); err != nil {
+		t.Error(err)
 	}
 }

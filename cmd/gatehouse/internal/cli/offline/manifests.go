@@ -79,7 +79,11 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 		}
 		s, err := f.readOne(stdin, from, workloads)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", cli.OneLine(from.name()), err))
+			if from.walked && f.missed != nil {
+				f.missed(from.name(), err)
+			} else {
+				errs = append(errs, fmt.Errorf("%s: %w", cli.OneLine(from.name()), err))
+			}
 			continue
 		}
 		if from.walked && isForeign(&s) && (f.keep == nil || !slices.ContainsFunc(s.Objects, f.keep)) {
@@ -346,11 +350,7 @@ func (f *manifestFlags) filesOf(name string) ([]string, error) {
 		case strings.HasPrefix(entry.Name(), "."), entry.IsDir(), !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))):
 			return nil
 		}
-		info, err := os.Stat(path)
-		switch {
-		case err != nil:
-			failed(path, err)
-		case info.Mode().IsRegular():
+		if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() { // what cannot be read is named when it is read
 			paths = append(paths, path)
 		}
 		return nil

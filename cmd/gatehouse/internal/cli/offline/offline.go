@@ -76,6 +76,8 @@ type manifestFlags struct {
 	lenient bool
 	// keep reports whether an object without kind and apiVersion is for the command all the same. A command that has it reads Kyverno's tests.
 	keep func(*manifest.Object) bool
+	// missed takes what a directory holds and cannot be opened, nil if that is an error.
+	missed func(name string, err error)
 	// labels are those of namespaces that are not known otherwise. Without any, such namespaces stay unknown.
 	labels map[string]string
 	// allowEmpty accepts a configuration without active policies and profiles.

@@ -21,9 +21,9 @@ type celPolicySpec struct {
 	ValidationActions    []admissionregistrationv1.ValidationAction `json:"validationActions,omitempty"`
 	WebhookConfiguration any                                        `json:"webhookConfiguration,omitempty"`
 	Evaluation           struct {
-		Mode           string  `json:"mode,omitempty"`
-		Admission      enabled `json:"admission,omitzero"`
-		MutateExisting enabled `json:"mutateExisting,omitzero"`
+		Mode           string           `json:"mode,omitempty"`
+		Admission      map[string]*bool `json:"admission,omitempty"`
+		MutateExisting map[string]*bool `json:"mutateExisting,omitempty"`
 	} `json:"evaluation,omitzero"`
 	Autogen struct {
 		PodControllers struct {
@@ -33,16 +33,9 @@ type celPolicySpec struct {
 	Targets any `json:"targetMatchConstraints,omitempty"`
 }
 
-// enabled is a switch.
-type enabled struct {
-	Enabled *bool `json:"enabled,omitempty"`
-}
-
 // celPolicy converts a ValidatingPolicy or MutatingPolicy.
 func (c *converter) celPolicy(o *manifest.Object) {
-	switch o.Kind {
-	case "ValidatingPolicy", "MutatingPolicy", "NamespacedValidatingPolicy", "NamespacedMutatingPolicy":
-	default:
+	if !slices.Contains([]string{"ValidatingPolicy", "MutatingPolicy", "NamespacedValidatingPolicy", "NamespacedMutatingPolicy"}, o.Kind) {
 		c.refuse(o, unsupported("kind", "keep Kyverno for it, or use a controller", "the kind %s", o.Kind))
 		return
 	}
@@ -67,7 +60,7 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 	if err != nil {
 		return nil, made, nil, err
 	}
-	switch on, change := extra.Evaluation.Admission.Enabled, extra.Evaluation.MutateExisting.Enabled; {
+	switch on, change := extra.Evaluation.Admission["enabled"], extra.Evaluation.MutateExisting["enabled"]; {
 	case extra.Evaluation.Mode != "" && extra.Evaluation.Mode != "Kubernetes", spec.MatchConstraints == nil && mutating.MatchConstraints == nil:
 		return nil, made, nil, unsupported("spec", "check JSON with another program", "a policy that is about no objects of Kubernetes")
 	case on != nil && !*on:

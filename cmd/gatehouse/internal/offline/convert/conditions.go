@@ -280,7 +280,8 @@ func (c *ruleConverter) compare(key jmespath.Value, operator string, value jmesp
 
 // equal translates Equals.
 func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
-	if key.Constant && !value.Constant {
+	isPattern := value.Constant || !key.Constant
+	if !isPattern {
 		key, value = value, key
 	}
 	kind := key.Type.Kind()
@@ -307,6 +308,8 @@ func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
 			return celexpr.False, nil
 		case key.Constant:
 			return celexpr.Bool(key.Literal == value.Literal), nil
+		case !isPattern && strings.ContainsAny(literal, "*?"):
+			return celexpr.Eq(key.Expr, value.Expr), nil
 		}
 		return pattern.Compare(key.Expr, key.Type, "==", literal)
 	case bool:
@@ -334,6 +337,9 @@ func (c *ruleConverter) in(key jmespath.Value, operator string, value jmespath.V
 		}
 		element = jmespath.Value{Expr: celexpr.Raw(name), Type: key.Type.Elem(), Name: key.Name}
 	}
+	if key.Type.Kind() == celexpr.Unknown && !key.Constant {
+		c.note("%s is taken for a single value, and not for a list", cmp.Or(key.Name, key.Expr.String()))
+	}
 	is, err := c.among(element, value)
 	if strings.Contains(operator, "not") {
 		is = celexpr.Not(is)
@@ -357,7 +363,8 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 		}
 		switch value.Type.Kind() { //nolint:exhaustive // others are no lists
 		case celexpr.Sequence:
-			return celexpr.Rel(key.Expr, "in", value.Expr), nil
+			is := celexpr.Rel(key.Expr, "in", value.Expr)
+			return celexpr.If(celexpr.Bool(hasStars(value)), celexpr.Or(is, celexpr.Rel(celexpr.Str("*"), "in", value.Expr)), is), nil
 		case celexpr.String: // a list in JSON, as in a ConfigMap, or one value
 			text := key.Text()
 			return celexpr.Or(celexpr.Eq(text, value.Expr), celexpr.Call(value.Expr, "contains", celexpr.Add(celexpr.Str(`"`), text, celexpr.Str(`"`)))), nil
@@ -408,10 +415,13 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 			literals = append(literals, celexpr.Str(text))
 		}
 	}
-	// Of these fields, * is a usual value, and means all there. Kyverno reads it as a wildcard.
-	hasStars := slices.Contains([]string{"verbs", "resources", "apiGroups", "resourceNames", "nonResourceURLs"}, key.Name)
-	if hasStars && !slices.ContainsFunc(literals, celexpr.Str("*").Equal) {
+	if hasStars(key) && !slices.ContainsFunc(literals, celexpr.Str("*").Equal) {
 		literals = append(literals, celexpr.Str("*"))
 	}
 	return celexpr.Or(append([]celexpr.Expr{celexpr.In(key.Expr, literals...)}, all...)...), nil
+}
+
+// hasStars reports whether * is a usual value of a field, which means all there. Kyverno reads it as a wildcard.
+func hasStars(v jmespath.Value) bool {
+	return slices.Contains([]string{"verbs", "resources", "apiGroups", "resourceNames", "nonResourceURLs"}, v.Name)
 }

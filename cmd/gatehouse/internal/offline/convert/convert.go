@@ -387,10 +387,9 @@ func (c *converter) kyverno(o *manifest.Object) {
 		at := []string{"spec", "rules", fmt.Sprint(i)}
 		results[i] = Result{Policy: title(o), Rule: rc.rule.Name, File: o.File, Line: o.Line(at...)}
 		if err = failed[i]; err == nil {
-			made[i], err = rc.convert()
-		}
-		if err == nil {
-			several++
+			if made[i], err = rc.convert(); err == nil {
+				several++
+			}
 		}
 		results[i].Differences = rc.notes
 		c.complete(&results[i], o, nil, err, at)

@@ -180,12 +180,11 @@ func (c *converter) exceptionConditions(match *filters, templates bool) (out [][
 
 // excepted returns what those rules of a policy became that an exception names.
 func (c *converter) excepted(field string, of *exceptedRules, file string) ([]converted, error) {
-	const advice = "convert it together with its policy"
 	made := c.made(of.PolicyName, func(o *manifest.Object) bool {
 		return o.Kind == of.kind || of.kind == "" && o.GroupVersionKind().Group == "kyverno.io" && of.PolicyName == path.Join(o.Namespace, o.Name)
 	}, file)
 	if len(made) == 0 {
-		return nil, unsupported(field, advice, "the policy %q, which is not among the documents that were converted", of.PolicyName)
+		return nil, unsupported(field, "convert it together with its policy", "the policy %q, which is not among the documents that were converted", of.PolicyName)
 	}
 	made = slices.DeleteFunc(made, func(m converted) bool {
 		return m.mutates || len(of.RuleNames) > 0 && !slices.ContainsFunc(of.RuleNames, func(name string) bool {

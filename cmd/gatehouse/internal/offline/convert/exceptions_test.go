@@ -83,17 +83,51 @@ func TestExceptions(t *testing.T) {
 func TestExceptionsNotConverted(t *testing.T) {
 	t.Parallel()
 	for match, construct := range map[string]string{
-		"- {name: of, expression: \"has(object.metadata.labels) && object.metadata.labels.a == 'b'\"}":   "a condition about a workload",
-		"- {name: of, expression: \"object.metadata.name == 'a' || object.spec.replicas == 1\"}":         "a condition about a workload",
-		"- {name: of, expression: \"!(object.metadata.name == 'a' && true)\"}":                           "a condition about a workload",
-		"- {name: of, expression: \"object.metadata.name == 'a' && request.kind.kind == 'Deployment'\"}": "a condition about a workload",
-		"{any: [{resources: {kinds: [Pod, Deployment], selector: {matchLabels: {a: b}}}}]}":              "a condition about a workload",
-		"{any: [{resources: {kinds: [Pod, Deployment], names: [\"*x\"]}}]}":                              "a condition about a workload",
-		"{any: [{resources: {kinds: [Deployment], names: [x]}}]}":                                        "an exception for workloads",
+		"- {name: of, expression: \"has(object.metadata.labels) && object.metadata.labels.a == 'b'\"}":                 "a condition about a workload",
+		"- {name: of, expression: \"object.metadata.name == 'a' || object.spec.replicas == 1\"}":                       "a condition about a workload",
+		"- {name: of, expression: \"request.userInfo.username == resource.Get('v1', 'configmaps', 'a', 'b').data.x\"}": "a condition about a ConfigMap",
+		"- {name: of, expression: \"http.Get('https://a.example').ok\"}":                                               "http.Get(), which Kyverno adds to CEL",
+		"- {name: of, expression: \"request.userInfo.username\"}":                                                      "must evaluate to bool",
+		"- {name: of, expression: \"!(object.metadata.name == 'a' && true)\"}":                                         "a condition about a workload",
+		"- {name: of, expression: \"object.metadata.name == 'a' && request.kind.kind == 'Deployment'\"}":               "a condition about a workload",
+		"{any: [{resources: {kinds: [Pod, Deployment], selector: {matchLabels: {a: b}}}}]}":                            "a condition about a workload",
+		"{any: [{resources: {kinds: [Pod, Deployment], names: [\"*x\"]}}]}":                                            "a condition about a workload",
+		"{any: [{resources: {kinds: [Deployment], names: [x]}}]}":                                                      "an exception for workloads",
 	} {
 		out := convert.Convert(read(t, excepting(match)), convert.Options{})
 		if r := out.Results[len(out.Results)-1]; r.Status != convert.Not || !strings.Contains(r.Problems[0].Construct, construct) || r.Problems[0].Instead == "" {
 			t.Errorf("%s: %+v, want %q", match, r, construct)
+		}
+	}
+}
+
+// TestExceptionsOfOneName wants an exception to be from the policy of its kind and namespace alone.
+func TestExceptionsOfOneName(t *testing.T) {
+	t.Parallel()
+	older := clusterPolicy("validate: {pattern: {spec: {hostNetwork: true}}}")
+	inNamespace := func(name string) string {
+		return "---\n" + strings.NewReplacer("kind: ClusterPolicy", "kind: Policy", "name: p,", "name: p, namespace: "+name+",").Replace(older)
+	}
+	all := older + "---\n" + noPods + inNamespace("blue") + inNamespace("red")
+	exception := func(group, refs string) string {
+		return "---\napiVersion: " + group + "\nkind: PolicyException\nmetadata: {name: e, namespace: gatehouse-system}\nspec:\n  " + refs + "\n"
+	}
+	const match, conditions = "\n  match: {any: [{resources: {kinds: [Pod], names: [x]}}]}", "\n  matchConditions: [{name: of, expression: \"object.metadata.name == 'x'\"}]"
+	for text, want := range map[string]string{
+		exception("kyverno.io/v2", "exceptions: [{policyName: p, ruleNames: [r]}]"+match):                     "p",
+		exception("kyverno.io/v2", "exceptions: [{policyName: red/p, ruleNames: [r]}]"+match):                 "red-p",
+		exception("kyverno.io/v2", "exceptions: [{policyName: green/p, ruleNames: [r]}]"+match):               "",
+		exception("policies.kyverno.io/v1", "policyRefs: [{name: p, kind: ValidatingPolicy}]"+conditions):     "p-2",
+		exception("policies.kyverno.io/v1", "policyRefs: [{name: p, kind: MutatingPolicy}]"+conditions):       "",
+		exception("policies.kyverno.io/v1", "policyRefs: [{name: other, kind: ValidatingPolicy}]"+conditions): "",
+	} {
+		out := convert.Convert(read(t, all+text), convert.Options{})
+		last := out.Documents[len(out.Documents)-1]
+		if r := out.Results[len(out.Results)-1]; want == "" && (r.Status != convert.Not || last.Kind == "PolicyException") {
+			t.Errorf("%s%+v", text, r)
+		}
+		if names := strings.Count(string(last.Text), "  - name: "); want != "" && (names != 1 || !strings.Contains(string(last.Text), "  - name: "+want+"\n")) {
+			t.Errorf("%s%s", text, last.Text)
 		}
 	}
 }

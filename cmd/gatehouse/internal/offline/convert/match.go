@@ -246,11 +246,7 @@ func metadata(object celexpr.Expr, name string) celexpr.Expr {
 func (c *converter) readFilter(f *filter, field string, object celexpr.Expr, ofRule ...target) (*block, error) {
 	b := &block{operations: f.Resources.Operations}
 	if len(f.Roles)+len(f.ClusterRoles) > 0 {
-		name := "roles"
-		if len(f.ClusterRoles) > 0 {
-			name = "clusterRoles"
-		}
-		return nil, unsupported(field+"."+name, "name the users and groups in subjects, or ask authorizer in a match condition",
+		return nil, unsupported(field, "name the users and groups in subjects, or ask authorizer in a match condition",
 			"roles of the user, which Kyverno looks up in the cluster")
 	}
 	r := &f.Resources

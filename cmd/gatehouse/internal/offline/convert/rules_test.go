@@ -2,6 +2,7 @@ package convert_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,6 +152,19 @@ validate: {pattern: {spec: {hostPID: true}}}`, "{metadata: {name: a}}\n{metadata
 		{"Pod Security", `validate: {podSecurity: {level: baseline, version: latest}}`, `{containers: [{name: a, image: x}]}`, `{hostNetwork: true, containers: [{name: a, image: x}]}`},
 		{"other kinds", `match: {any: [{resources: {kinds: [ConfigMap]}}]}
 validate: {pattern: {data: {a: "?*"}}}`, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: b}}\n{}", `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {b: c}}`},
+		{
+			"stars in a computed list", `match: {any: [{resources: {kinds: [ClusterRole]}}]}
+validate: {deny: {conditions: {all: [{key: nodes/proxy, operator: AnyIn, value: "{{ request.object.rules[].resources[] }}"}]}}}`,
+			"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: [{verbs: [get], resources: [nodes]}]}",
+			`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: [{verbs: [get], resources: ["*"]}]}
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: [{verbs: [get], resources: [nodes/proxy]}]}`,
+		},
+		{
+			"a star that equals a computed value", `match: {any: [{resources: {kinds: [ClusterRole]}}]}
+validate: {foreach: [{list: "request.object.rules[].resources[]", deny: {conditions: {all: [{key: "*", operator: Equals, value: "{{element}}"}]}}}]}`,
+			"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: [{verbs: [get], resources: [nodes]}]}",
+			`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: [{verbs: [get], resources: [nodes, "*"]}]}`,
+		},
 		{
 			"null rules", `match: {any: [{resources: {kinds: [ClusterRole]}}]}
 validate: {deny: {conditions: {any: [{key: "{{ contains(request.object.rules[].verbs[], '*') }}", operator: Equals, value: true}]}}}`,
@@ -546,14 +560,48 @@ func TestNeighbours(t *testing.T) {
 	text := clusterPolicy("validate: {deny: {}}") + `    - {name: valid, match: {any: [{resources: {kinds: [Pod]}}]}, validate: {pattern: {spec: {hostPID: true}}}}
     - {name: invalid, match: {any: [{resources: {kinds: [Pod]}}]}, validate: {cel: {expressions: [{expression: "a == b"}]}}}
     - {name: never, match: {any: [{resources: {kinds: [Namespace], namespaceSelector: {matchLabels: {a: b}}}}]}, validate: {deny: {}}}
+    - {name: misspelt, match: {any: [{resources: {kindz: [Pod]}}]}, validate: {deny: {}}}
+    - {name: of-a-type, match: {any: [{resources: {kinds: Pod}}]}, validate: {deny: {}}}
 `
 	out := convert.Convert(read(t, text), convert.Options{})
 	if len(out.Documents) != 2 || out.Documents[0].Name != "p-r" || out.Documents[1].Name != "p-valid" {
 		t.Errorf("%+v", out.Documents)
 	}
-	for i, want := range []string{"every request that it matches violates the rule", "", `"a" is not declared`, "a rule that never applies"} {
+	for i, want := range []string{"every request that it matches violates the rule", "", `"a" is not declared`, "a rule that never applies", "match.any[0].resources.kindz: unknown field", "match.any[0].resources.kinds: "} {
 		if r := out.Results[i]; !strings.Contains(fmt.Sprintf("%+v", r), want) || (r.Status == convert.Not) != (i > 1) {
 			t.Errorf("%+v, want %q", r, want)
+		}
+	}
+}
+
+// TestNamespacedPolicies wants a policy of a namespace that names none to be one of default, and said so.
+func TestNamespacedPolicies(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		strings.Replace(clusterPolicy("validate: {pattern: {spec: {hostNetwork: true}}}"), "kind: ClusterPolicy", "kind: Policy", 1),
+		strings.Replace(noPods, "kind: ", "kind: Namespaced", 1),
+	} {
+		out := convert.Convert(read(t, text), convert.Options{})
+		if r := out.Results[0]; r.Status != convert.Different || r.Differences[0] != `it has no namespace: it is converted for "default"` || out.Documents[0].Name != "default-p" {
+			t.Fatalf("%+v", out)
+		}
+		set, resources := compile(t, out, "").Policy, request.NewResources(nil)
+		for object, want := range map[string]bool{"{metadata: {name: a}, spec: {}}": false, "{metadata: {name: a, namespace: other}, spec: {}}": true} {
+			if d := set.Decide(t.Context(), policy.Input{Request: mustRequest(t, resources, object)}); d.Response().Allowed != want {
+				t.Errorf("%s: %v\n%s", object, d.Violations, out.Documents[0].Text)
+			}
+		}
+	}
+}
+
+// TestListOrValue wants it to be said that a value of which no type is known is taken for a single one.
+func TestListOrValue(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]bool{"example.com/v1/Widget": true, "Pod": false} {
+		out := convert.Convert(read(t, clusterPolicy("match: {any: [{resources: {kinds: ["+kind+"]}}]}\n"+
+			`validate: {deny: {conditions: {all: [{key: "{{ request.object.spec.nodeName }}", operator: AnyIn, value: [a, b]}]}}}`)), convert.Options{})
+		if got := slices.Contains(out.Results[0].Differences, "nodeName is taken for a single value, and not for a list"); got != want || out.Results[0].Status == convert.Not {
+			t.Errorf("%s: %+v", kind, out.Results[0])
 		}
 	}
 }
