@@ -28,6 +28,8 @@ type Found struct {
 	Expires int64
 
 	sum [sha256.Size]byte
+	// static is true for a policy, or a binding of one, that is named as in a file for API servers (Output.Static).
+	static bool
 }
 
 // Find returns what is compared of an object, and false if it is not a compiled document.
@@ -35,15 +37,18 @@ func Find(object metav1.Object) (f Found, is bool) {
 	if f.From, is = config.CompiledFrom(object); !is {
 		return f, false
 	}
-	// One in a file for API servers (Output.Static) has another name.
-	name := func(name string) string { return strings.TrimSuffix(name, manifest.StaticConfigSuffix) }
+	name := func(name string) string {
+		name, f.static = strings.CutSuffix(name, manifest.StaticConfigSuffix)
+		return name
+	}
 	switch o := object.(type) {
 	case *admissionregistrationv1.ValidatingAdmissionPolicy:
 		f.Document, f.sum = policyKind+"/"+name(o.Name), sumOf(validation.DefaultPolicySpec(&o.Spec))
 	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+		f.Document = bindingKind + "/" + name(o.Name)
 		spec := validation.DefaultBindingSpec(&o.Spec)
-		spec.PolicyName = name(spec.PolicyName)
-		f.Document, f.sum = bindingKind+"/"+name(o.Name), sumOf(spec)
+		spec.PolicyName = name(spec.PolicyName) // its own name says nothing of which policy it is for
+		f.sum = sumOf(spec)
 	default:
 		return f, false
 	}
@@ -204,7 +209,7 @@ func (w *wanted) compare(source string, found []Found, again string, now time.Ti
 			ended, end = append(ended, f.Document), at
 		case !is:
 			gone = append(gone, f.Document)
-		case sum != f.sum:
+		case sum != f.sum, f.static != found[0].static: // a binding of p.static.k8s.io is not one of p
 			other = append(other, f.Document)
 		}
 	}

@@ -162,6 +162,24 @@ func TestEnforcedBy(t *testing.T) {
 			},
 			want: map[string]string{"images": "Enforced", "names": "OutOfDate", "labels": "PartlyEnforced"},
 		},
+		"a binding of a policy that is not there, named as one of a file": {
+			change: func(all []metav1.Object) []metav1.Object {
+				for _, o := range all {
+					if b, is := o.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding); is && b.Name == names {
+						b.Spec.PolicyName += ".static.k8s.io"
+					}
+				}
+				return all
+			},
+			want: map[string]string{"images": "Enforced", "names": "OutOfDate", "labels": "PartlyEnforced"},
+		},
+		"a policy named as one of a file, and its binding is not": {
+			change: func(all []metav1.Object) []metav1.Object {
+				policyOf(all, names).Name += ".static.k8s.io"
+				return all
+			},
+			want: map[string]string{"images": "Enforced", "names": "OutOfDate", "labels": "PartlyEnforced"},
+		},
 		"annotations copied to another spec": {
 			change: func(all []metav1.Object) []metav1.Object {
 				p := policyOf(all, names)
