@@ -34,6 +34,8 @@ type Native struct {
 	log       *slog.Logger
 	// used receives a value after Use, and changed after another result.
 	used, changed notifier
+	// settle is for how long something must be enforced until nothing need be sent for it.
+	settle time.Duration
 
 	mu     sync.Mutex
 	active source
@@ -51,11 +53,16 @@ type enforced struct {
 	// of is what documents were compared with, if there are any.
 	of   source
 	list []compile.Enforcement
+	// since is from when on each of the list holds.
+	since map[compile.Enforcement]time.Time
 	// unknown is why nothing is known, "" if something is.
 	unknown string
 	// read is false before the first reading.
 	read bool
 }
+
+// settle is longer than API servers take to enforce what is in the cluster: each looks once a second for policies that have changed.
+const settle = 5 * time.Second
 
 type notifier chan struct{}
 
@@ -68,14 +75,14 @@ func (n notifier) notify() {
 
 // NewNative returns a Native, whose Run is called once.
 func NewNative(documents Documents, log *slog.Logger) *Native {
-	return &Native{documents: documents, log: log, used: make(notifier, 1), changed: make(notifier, 1)}
+	return &Native{documents: documents, log: log, used: make(notifier, 1), changed: make(notifier, 1), settle: settle}
 }
 
 // Changed receives a value when something else is enforced than before.
 func (n *Native) Changed() <-chan struct{} { return n.changed }
 
-// Use sets the active configuration, and the namespaces that are never sent to Gatehouse, and returns what the API server enforces, as far as is known: nothing if it is not. The list may be
-// about the configuration before, and is not to be changed.
+// Use sets the active configuration, and the namespaces that are never sent to Gatehouse, and returns what every API server enforces, as far
+// as is known: nothing if it is not. The list may be about the configuration before.
 func (n *Native) Use(c *config.Config, excluded []string) []compile.Enforcement {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,7 +90,7 @@ func (n *Native) Use(c *config.Config, excluded []string) []compile.Enforcement 
 		n.active = active
 		n.used.notify()
 	}
-	return n.last.list
+	return slices.DeleteFunc(slices.Clone(n.last.list), func(e compile.Enforcement) bool { return time.Since(n.last.since[e]) < n.settle })
 }
 
 // condition returns the condition Native of a policy of a configuration, without a type if it must not have it, and nil while it is not known.
@@ -168,9 +175,20 @@ func want(of source, now time.Time) (w *compile.Wanted, err error) {
 // set makes a result the last one, and logs what has changed.
 func (n *Native) set(next enforced) {
 	n.mu.Lock()
-	before := n.last
+	before, isNew := n.last, false
+	next.since = map[compile.Enforcement]time.Time{}
+	for _, e := range next.list {
+		at, was := before.since[e]
+		if !was {
+			at, isNew = time.Now(), true
+		}
+		next.since[e] = at
+	}
 	n.last = next
 	n.mu.Unlock()
+	if isNew {
+		time.AfterFunc(n.settle, n.changed.notify)
+	}
 	if before.unknown == next.unknown && before.of == next.of && before.read == next.read && slices.Equal(before.list, next.list) {
 		return
 	}

@@ -90,6 +90,14 @@ func TestNative(t *testing.T) {
 	made := madeOf(t, first)
 	d.set(made, nil)
 	is(first, "True "+v1alpha1.EnforcedReason)
+	if list := n.Use(first, []string{"kube-system"}); len(list) > 0 {
+		t.Errorf("at once, before API servers follow, enforced is %+v", list)
+	}
+	n.mu.Lock()
+	for e := range n.last.since {
+		n.last.since[e] = time.Now().Add(-settle)
+	}
+	n.mu.Unlock()
 	if list := n.Use(first, []string{"kube-system"}); len(list) != 1 || !list[0].IsWhole() {
 		t.Errorf("enforced is %+v", list)
 	}
@@ -97,6 +105,9 @@ func TestNative(t *testing.T) {
 	is(first, "False "+v1alpha1.OutOfDateReason)
 	d.set(made, nil)
 	is(first, "True "+v1alpha1.EnforcedReason)
+	if list := n.Use(first, []string{"kube-system"}); len(list) > 0 {
+		t.Errorf("again at once, enforced is %+v", list)
+	}
 	is(second, "False "+v1alpha1.OutOfDateReason)
 	if n.condition(first, "AdmissionPolicy", "p") != nil {
 		t.Error("a condition is about another configuration")
