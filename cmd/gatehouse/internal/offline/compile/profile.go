@@ -40,8 +40,8 @@ const (
 func GeneralOfProfiles() []string {
 	return []string{
 		"pods have no annotation " + v1alpha1.StatusAnnotation + ": `gatehouse uninject` and the numbers in a profile's status do not know what was added; if Gatehouse is sent the pod too, it adds nothing twice",
-		"a pod that comes with that annotation stays as it is",
-		"a container of the pod with the name and the image of one of the profile is taken for it, as is a volume that has what a profile with expressions says of it; paths and addresses are compared as they are written",
+		"what that annotation of a pod says was added before is compared as in any other pod, and refused if the profile has changed since",
+		"a container of the pod with the name, image, command, args, workingDir, restartPolicy and securityContext of one of the profile is taken for it, as is a volume that has what a profile with expressions says of it; paths and addresses are compared as they are written",
 		"nobody is warned of a profile that is left out or of an annotation without an effect; a pod with an invalid " + v1alpha1.InjectAnnotation + " is refused only if the selectors match",
 		"the API server's own checks refuse, in their words, what Gatehouse finds before: Pod Security, resources, sleeps, lengths",
 		"a pod for which an expression cannot be evaluated is refused, also one that Gatehouse's webhook lets through without the profile",
@@ -298,7 +298,7 @@ func (t *translation) translate() (*admissionregistrationv1.MutatingAdmissionPol
 			}}},
 		},
 		MatchConditions: []admissionregistrationv1.MatchCondition{registration.NotBreakGlass(), {
-			Name: "gatehouse-not-injected", Expression: fmt.Sprintf("!object.?metadata.?annotations.orValue({}).exists(k, k in %s)", names([]string{v1alpha1.StatusAnnotation, corev1.MirrorPodAnnotationKey})),
+			Name: "gatehouse-not-injected", Expression: fmt.Sprintf("!object.?metadata.?annotations.orValue({}).exists(k, k in %s)", names([]string{corev1.MirrorPodAnnotationKey})),
 		}},
 	}
 	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: t.Name + profileSuffix}

@@ -682,3 +682,48 @@ spec: {policyName: a}
 		}
 	}
 }
+
+// TestProfileAttacks has pods whose authors want none of the sidecar, or another one.
+func TestProfileAttacks(t *testing.T) {
+	t.Parallel()
+	i := newInjection(t, map[string][]byte{"p.yaml": []byte("apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: p}\nspec:\n  template: {spec: {initContainers: [{name: proxy, image: \"example/proxy:1\", restartPolicy: Always, securityContext: {privileged: false}}]}}\n")}, false)
+	always := new(corev1.ContainerRestartPolicyAlways)
+	proxy := corev1.Container{Name: "proxy", Image: "example/proxy:1", RestartPolicy: always, SecurityContext: &corev1.SecurityContext{Privileged: new(false)}}
+	for name, c := range map[string]struct {
+		change  func(p *corev1.Pod, own *corev1.Container)
+		refused bool
+	}{
+		"the same container": {change: func(*corev1.Pod, *corev1.Container) {}},
+		"a forged annotation": {change: func(p *corev1.Pod, _ *corev1.Container) {
+			p.Spec.InitContainers = nil
+			p.Annotations = map[string]string{v1alpha1.StatusAnnotation: "{}"}
+		}},
+		"a mirrored annotation": {change: func(p *corev1.Pod, _ *corev1.Container) {
+			p.Spec.InitContainers = nil
+			p.Annotations = map[string]string{v1alpha1.StatusAnnotation: `{"profiles":{"p":{"initContainers":["proxy"]}}}`}
+		}},
+		"another command":           {change: func(_ *corev1.Pod, own *corev1.Container) { own.Command = []string{"sleep", "inf"} }, refused: true},
+		"other args":                {change: func(_ *corev1.Pod, own *corev1.Container) { own.Args = []string{"--off"} }, refused: true},
+		"another image":             {change: func(_ *corev1.Pod, own *corev1.Container) { own.Image = "own" }, refused: true},
+		"an init container":         {change: func(_ *corev1.Pod, own *corev1.Container) { own.RestartPolicy = nil }, refused: true},
+		"another securityContext":   {change: func(_ *corev1.Pod, own *corev1.Container) { own.SecurityContext.Privileged = new(true) }, refused: true},
+		"without a securityContext": {change: func(_ *corev1.Pod, own *corev1.Container) { own.SecurityContext = nil }, refused: true},
+		"in the other list": {change: func(p *corev1.Pod, own *corev1.Container) {
+			own.RestartPolicy = nil
+			p.Spec.Containers, p.Spec.InitContainers = append(p.Spec.Containers, *own), nil
+		}, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}, InitContainers: []corev1.Container{*proxy.DeepCopy()}}}
+			c.change(pod, &pod.Spec.InitContainers[0])
+			_, native, _, why := i.results(t, podRequest("asking", pod))
+			if (native == nil) != c.refused {
+				t.Fatalf("refused: %q", why)
+			}
+			if native != nil && (len(native.Spec.InitContainers) != 1 || native.Spec.InitContainers[0].Image != proxy.Image || native.Spec.InitContainers[0].RestartPolicy == nil) {
+				t.Errorf("init containers are %+v", native.Spec.InitContainers)
+			}
+		})
+	}
+}

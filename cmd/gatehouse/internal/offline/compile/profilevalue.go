@@ -292,7 +292,7 @@ func (t *translation) container(l podtext.List, i int, text json.RawMessage) str
 	variable := t.define(fmt.Sprintf("%s_%d", l, i), literal)
 	there, other := "variables."+l.String(), podtext.InitContainers+podtext.Containers-l
 	present := quote(e.Name) + " in " + there
-	t.refusals = append(t.refusals, fmt.Sprintf(`%s in variables.%s || %s.exists(c, c.name == %[1]s && c.?image.orValue("") != %[4]s.image) ? [%[5]s] : []`,
+	t.refusals = append(t.refusals, fmt.Sprintf(`%s in variables.%s || %s.exists(c, c.name == %[1]s && ["image", "command", "args", "workingDir", "restartPolicy", "securityContext"].exists(k, c[?k] != %[4]s[?k])) ? [%[5]s] : []`,
 		quote(e.Name), other, list(l), variable, quote("the pod has a container "+e.Name+" of its own")))
 	t.ports(l, e.Name, variable, value)
 	security, _ := value["securityContext"].(map[string]any)
