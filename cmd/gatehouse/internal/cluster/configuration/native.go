@@ -34,8 +34,8 @@ type Native struct {
 	log       *slog.Logger
 	// used receives a value after Use, and changed after another result.
 	used, changed notifier
-	// settle is for how long something must be enforced until nothing need be sent for it.
-	settle time.Duration
+	// linger is for how long something must be enforced until nothing need be sent for it.
+	linger time.Duration
 
 	mu     sync.Mutex
 	active source
@@ -61,8 +61,8 @@ type enforced struct {
 	read bool
 }
 
-// settle is longer than API servers take to enforce what is in the cluster: each looks once a second for policies that have changed.
-const settle = 5 * time.Second
+// linger is longer than API servers take to enforce what is in the cluster: each looks once a second for policies that have changed.
+const linger = 5 * time.Second
 
 type notifier chan struct{}
 
@@ -75,7 +75,7 @@ func (n notifier) notify() {
 
 // NewNative returns a Native, whose Run is called once.
 func NewNative(documents Documents, log *slog.Logger) *Native {
-	return &Native{documents: documents, log: log, used: make(notifier, 1), changed: make(notifier, 1), settle: settle}
+	return &Native{documents: documents, log: log, used: make(notifier, 1), changed: make(notifier, 1), linger: linger}
 }
 
 // Changed receives a value when something else is enforced than before.
@@ -90,7 +90,7 @@ func (n *Native) Use(c *config.Config, excluded []string) []compile.Enforcement 
 		n.active = active
 		n.used.notify()
 	}
-	return slices.DeleteFunc(slices.Clone(n.last.list), func(e compile.Enforcement) bool { return time.Since(n.last.since[e]) < n.settle })
+	return slices.DeleteFunc(slices.Clone(n.last.list), func(e compile.Enforcement) bool { return time.Since(n.last.since[e]) < n.linger })
 }
 
 // condition returns the condition Native of a policy of a configuration, without a type if it must not have it, and nil while it is not known.
@@ -187,7 +187,7 @@ func (n *Native) set(next enforced) {
 	n.last = next
 	n.mu.Unlock()
 	if isNew {
-		time.AfterFunc(n.settle, n.changed.notify)
+		time.AfterFunc(n.linger, n.changed.notify)
 	}
 	if before.unknown == next.unknown && before.of == next.of && before.read == next.read && slices.Equal(before.list, next.list) {
 		return

@@ -95,7 +95,7 @@ func TestNative(t *testing.T) {
 	}
 	n.mu.Lock()
 	for e := range n.last.since {
-		n.last.since[e] = time.Now().Add(-settle)
+		n.last.since[e] = time.Now().Add(-linger)
 	}
 	n.mu.Unlock()
 	if list := n.Use(first, []string{"kube-system"}); len(list) != 1 || !list[0].IsWhole() {
