@@ -14,8 +14,8 @@ const (
 	// DegradedCondition is True if the object is active with a problem, or if an
 	// earlier version is active instead.
 	DegradedCondition = "Degraded"
-	// NativeCondition of an AdmissionPolicy is True if the API server itself enforces the
-	// whole policy, by the documents of gatehouse compile, whether the webhook is
+	// NativeCondition is True if the API server itself enforces the whole
+	// AdmissionPolicy, by the documents of gatehouse compile, whether the webhook is
 	// called or not. A policy without such documents in the cluster does not have it.
 	NativeCondition = "Native"
 )
