@@ -197,11 +197,11 @@ func (c *ruleConverter) resolve(value any, field string, s jmespath.Scope) jmesp
 		case len(list) > 1: // elements of a list are of one type in CEL
 			of.Expr = celexpr.Func("string", of.Expr)
 		}
-		if !of.Always() && !of.Total {
+		if !of.Always() && of.Total.IsZero() {
 			out.Present, out.Fails = celexpr.And(out.Present, of.Present), true
 		}
 		if i == 0 {
-			out.Type = celexpr.ListOf(of.Type)
+			out.Type, out.Name = celexpr.ListOf(of.Type), of.Name
 		}
 		all = append(all, of.Expr)
 	}
@@ -240,8 +240,8 @@ func (c *ruleConverter) condition(one *condition, s jmespath.Scope) translated {
 	isFalseOfNothing := operator == "anyin" || operator == "anynotin" // of an empty list
 	for _, v := range []jmespath.Value{value, key} {
 		switch {
-		case v.Always() || v.Total && isFalseOfNothing:
-		case v.Fails && !v.Total:
+		case v.Always() || !v.Total.IsZero() && isFalseOfNothing:
+		case v.Fails:
 			out.there = celexpr.And(v.Present, out.there)
 		default:
 			out.holds = celexpr.And(v.Present, out.holds)
@@ -280,8 +280,10 @@ func (c *ruleConverter) compare(key jmespath.Value, operator string, value jmesp
 
 // equal translates Equals.
 func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
-	isPattern := value.Constant || !key.Constant
-	if !isPattern {
+	if key.Constant && !value.Constant {
+		if text, _ := key.Literal.(string); strings.ContainsAny(text, "*?") { // only the second one is a pattern
+			return matches(key, value), nil
+		}
 		key, value = value, key
 	}
 	kind := key.Type.Kind()
@@ -290,12 +292,7 @@ func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
 			return celexpr.Eq(celexpr.Func("quantity", key.Text()), celexpr.Func("quantity", value.Text())), nil
 		}
 		if (value.Expr.Mentions("params.") || value.Expr.Mentions("namespaceObject")) && key.Type.IsText() {
-			c.note("of the text that a value is compared with, . * and ? are read as by Kyverno, and other characters as in regular expressions")
-			form := value.Text()
-			for _, replacement := range [][2]string{{".", "[.]"}, {"*", ".*"}, {"?", "."}} {
-				form = celexpr.Call(form, "replace", celexpr.Str(replacement[0]), celexpr.Str(replacement[1]))
-			}
-			return celexpr.Call(key.Expr, "matches", celexpr.Add(celexpr.Str("^"), form, celexpr.Str("$"))), nil
+			return matches(key, value), nil
 		}
 		return celexpr.Eq(key.Expr, value.Expr), nil
 	}
@@ -308,8 +305,6 @@ func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
 			return celexpr.False, nil
 		case key.Constant:
 			return celexpr.Bool(key.Literal == value.Literal), nil
-		case !isPattern && strings.ContainsAny(literal, "*?"):
-			return celexpr.Eq(key.Expr, value.Expr), nil
 		}
 		return pattern.Compare(key.Expr, key.Type, "==", literal)
 	case bool:
@@ -322,6 +317,19 @@ func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
 		return celexpr.False, nil
 	}
 	return celexpr.Eq(key.Expr, value.Expr), nil
+}
+
+// matches returns the condition that a text matches one that is computed, which may have wildcards.
+func matches(key, value jmespath.Value) celexpr.Expr {
+	form := celexpr.Call(value.Text(), "replace", celexpr.Str("*"), celexpr.Str(`\E.*\Q`))
+	form = celexpr.Call(form, "replace", celexpr.Str("?"), celexpr.Str(`\E.\Q`))
+	return celexpr.Call(key.Text(), "matches", celexpr.Add(celexpr.Str(`^\Q`), form, celexpr.Str(`\E$`)))
+}
+
+// hasWildcards reports whether elements of a computed list may be patterns: texts of which Kubernetes does not forbid that.
+func hasWildcards(v jmespath.Value) bool {
+	k := v.Type.Elem().Kind()
+	return k != celexpr.Number && k != celexpr.Truth && !slices.Contains([]string{"name", "namespace", "kind", "image", "keys", "groups"}, v.Name)
 }
 
 // in translates the operators about lists.
@@ -340,7 +348,8 @@ func (c *ruleConverter) in(key jmespath.Value, operator string, value jmespath.V
 	if key.Type.Kind() == celexpr.Unknown && !key.Constant {
 		c.note("%s is taken for a single value, and not for a list", cmp.Or(key.Name, key.Expr.String()))
 	}
-	is, err := c.among(element, value)
+	exact := key.Type.Kind() == celexpr.Sequence && strings.TrimPrefix(operator, "not") == "in" // of these alone, nothing is a pattern
+	is, err := c.among(element, value, exact)
 	if strings.Contains(operator, "not") {
 		is = celexpr.Not(is)
 	}
@@ -353,8 +362,8 @@ func (c *ruleConverter) in(key jmespath.Value, operator string, value jmespath.V
 	return celexpr.Macro(key.List(), macro, name, is), nil
 }
 
-// among returns the condition that a scalar is among the values, which may have wildcards.
-func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
+// among returns the condition that a scalar is among the values, which may have wildcards unless they are compared exactly.
+func (c *ruleConverter) among(key, value jmespath.Value, exact bool) (celexpr.Expr, error) {
 	kind := key.Type.Kind()
 	if !value.Constant {
 		text, _ := key.Literal.(string)
@@ -363,8 +372,11 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 		}
 		switch value.Type.Kind() { //nolint:exhaustive // others are no lists
 		case celexpr.Sequence:
-			is := celexpr.Rel(key.Expr, "in", value.Expr)
-			return celexpr.If(celexpr.Bool(hasStars(value)), celexpr.Or(is, celexpr.Rel(celexpr.Str("*"), "in", value.Expr)), is), nil
+			if !exact && hasWildcards(value) {
+				form := jmespath.Of(celexpr.Raw("form"), value.Type.Elem())
+				return celexpr.Macro(value.List(), "exists", "form", matches(key, form)), nil
+			}
+			return celexpr.Rel(key.Expr, "in", value.List()), nil
 		case celexpr.String: // a list in JSON, as in a ConfigMap, or one value
 			text := key.Text()
 			return celexpr.Or(celexpr.Eq(text, value.Expr), celexpr.Call(value.Expr, "contains", celexpr.Add(celexpr.Str(`"`), text, celexpr.Str(`"`)))), nil
@@ -394,16 +406,14 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 			return pattern.MatchWildcard(fmt.Sprint(item), text) || pattern.MatchWildcard(text, fmt.Sprint(item))
 		})), nil
 	}
-	if len(items) == 1 && kind == celexpr.Truth {
-		if is := celexpr.Raw(fmt.Sprint(items[0])); is.IsTrue() || is.IsFalse() {
-			return celexpr.If(is, key.Expr, celexpr.Not(key.Expr)), nil
-		}
+	if is := celexpr.Raw(fmt.Sprint(items...)); kind == celexpr.Truth && (is.IsTrue() || is.IsFalse()) {
+		return celexpr.If(is, key.Expr, celexpr.Not(key.Expr)), nil
 	}
 	var literals, all []celexpr.Expr
 	for _, item := range items {
 		text := fmt.Sprint(item)
 		switch {
-		case strings.ContainsAny(text, "*?") && kind != celexpr.Truth:
+		case strings.ContainsAny(text, "*?") && kind != celexpr.Truth && !exact:
 			all = append(all, pattern.Wildcard(key.Text(), text))
 		case kind == celexpr.Number || kind == celexpr.Truth:
 			if decoded, err := decodeJSON([]byte(text)); err == nil {
@@ -415,7 +425,7 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 			literals = append(literals, celexpr.Str(text))
 		}
 	}
-	if hasStars(key) && !slices.ContainsFunc(literals, celexpr.Str("*").Equal) {
+	if hasStars(key) && !exact && !slices.ContainsFunc(literals, celexpr.Str("*").Equal) {
 		literals = append(literals, celexpr.Str("*"))
 	}
 	return celexpr.Or(append([]celexpr.Expr{celexpr.In(key.Expr, literals...)}, all...)...), nil

@@ -256,7 +256,9 @@ func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr) {
 	e = celexpr.Build(value, func(text string) celexpr.Expr {
 		of, err := jmespath.Template(text, b.scope)
 		b.fail(atField(b.field, err, path...))
-		if !of.Fails && !of.Total {
+		if !of.Total.IsZero() {
+			of.Expr = of.Total
+		} else if !of.Fails {
 			present = celexpr.And(present, of.Present)
 		}
 		return of.Expr

@@ -151,11 +151,11 @@ func (c *policyConverter) actions(action string) []admissionregistrationv1.Valid
 func (c *ruleConverter) match(operations []string, patterns bool) error {
 	allowed, preconditions := operationsOf(c.decodeConditions(c.rule.Preconditions, "preconditions"), possibleOperations)
 	filters, _, _ := c.rule.Match.all("match")
-	deleted := patterns && slices.ContainsFunc(filters, func(f *filter) bool {
+	deleted := patterns && c.rule.Validate != nil && slices.ContainsFunc(filters, func(f *filter) bool {
 		return len(f.Resources.Operations) == 0 || slices.Contains(f.Resources.Operations, "DELETE")
 	})
 	refusesMore := len(allowed) < len(possibleOperations) || deleted
-	if v := c.rule.Validate; deleted && v != nil && v.CEL != nil && !strings.Contains(fmt.Sprint(c.rule.CELPreconditions), "request.operation") {
+	if deleted && c.rule.Validate.CEL != nil && !strings.Contains(fmt.Sprint(c.rule.CELPreconditions), "request.operation") {
 		c.note("Kyverno refuses to delete what violates the rule, too")
 	}
 	if patterns {
@@ -186,7 +186,7 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 		c.matched.conditions = append(c.matched.conditions, guard{m.Name, celexpr.Func("", celexpr.Raw(m.Expression))})
 	}
 	e, canFail := c.preconditions(preconditions)
-	if canFail && refusesMore && c.rule.Validate != nil {
+	if canFail && refusesMore {
 		c.note("Kyverno refuses other operations too, on an object without a value that the preconditions name")
 	}
 	if !e.IsTrue() {

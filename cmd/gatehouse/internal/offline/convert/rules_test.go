@@ -65,6 +65,11 @@ func indent(text, by string) string {
 	return by + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+by) + "\n"
 }
 
+// clusterRole returns a ClusterRole with a field.
+func clusterRole(field string) string {
+	return "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, " + field + "}"
+}
+
 // rows are rules with objects that they allow and that they deny. Objects are pods of which the spec is given, or the whole.
 func rows() []struct{ name, rule, allowed, denied string } {
 	return []struct{ name, rule, allowed, denied string }{
@@ -108,6 +113,35 @@ func rows() []struct{ name, rule, allowed, denied string } {
 		{
 			"deny all", `validate: {deny: {conditions: {all: [{key: "{{ length(request.object.spec.containers) }}", operator: GreaterThan, value: 1}, {key: "{{ request.object.metadata.labels.a || '' }}", operator: NotEquals, value: b}]}}}`,
 			"{containers: [{name: a}]}\n{metadata: {name: a, labels: {a: b}}, spec: {containers: [{name: a}, {name: b}]}}", `{containers: [{name: a}, {name: b}]}`,
+		},
+		{
+			"a computed list with wildcards", "match: {any: [{resources: {kinds: [ClusterRole]}}]}\n" + `validate: {deny: {conditions: {any: [{key: nodes/proxy, operator: AnyIn, value: "{{ request.object.rules[].resources[] }}"}]}}}`,
+			clusterRole("rules: [{verbs: [get], resources: [nodes]}, {verbs: [get], nonResourceURLs: [/]}]") + "\n" + clusterRole("rules: null"),
+			clusterRole("rules: [{resources: [pods]}, {resources: ['*']}]") + "\n" + clusterRole("rules: [{resources: [nodes/*]}]") + "\n" + clusterRole("rules: [{resources: [nodes/proxy]}]"),
+		},
+		{
+			"In compares a list exactly", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.containers[].image }}", operator: NotIn, value: ["r/*"]}]}}}`,
+			"{containers: [{name: a, image: 'r/*'}]}", "{containers: [{name: a, image: r/x}]}",
+		},
+		{
+			"a key is no pattern", "match: {any: [{resources: {kinds: [ClusterRole]}}]}\n" + `validate: {foreach: [{list: "request.object.rules[].resources[]", preconditions: {all: [{key: '*', operator: Equals, value: "{{ element }}"}]}, deny: {}}]}`,
+			clusterRole("rules: [{resources: [pods, a.b]}]"), clusterRole("rules: [{resources: [pods, '*']}]"),
+		},
+		{
+			"length of a list that is missing fails", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.volumes[].hostPath | length(@) }}", operator: GreaterThan, value: 0}]}}}`,
+			"{volumes: []}\n{volumes: [{name: a}]}", "{}\n{volumes: [{name: a, hostPath: {path: /}}]}",
+		},
+		{
+			"a default after length does not help", "validate: {deny: {conditions: {any: [{key: \"{{ length(request.object.spec.volumes[?hostPath]) || `0` }}\", operator: GreaterThan, value: 0}]}}}",
+			"{volumes: []}", "{}\n{volumes: [{name: a, hostPath: {path: /}}]}",
+		},
+		{
+			"preconditions about the length of a list that is missing fail", `preconditions: {all: [{key: "{{ request.object.spec.volumes[].hostPath | length(@) }}", operator: GreaterThan, value: 0}]}
+validate: {pattern: {spec: {hostPID: true}}}`, "{volumes: []}\n{volumes: [{name: a, hostPath: {path: /}}], hostPID: true}", "{}\n{volumes: [{name: a, hostPath: {path: /}}]}",
+		},
+		{
+			"contains of a list that is missing fails", "match: {any: [{resources: {kinds: [ClusterRole]}}]}\n" + `validate: {deny: {conditions: {all: [{key: "{{ contains(request.object.rules[].resources[], 'secrets') || contains(request.object.rules[].resources[], '*') }}", operator: Equals, value: true}, {key: "{{ contains(request.object.rules[].verbs[], '*') }}", operator: Equals, value: true}]}}}`,
+			clusterRole("rules: [{resources: [pods], verbs: ['*']}]") + "\n" + clusterRole("rules: []"), clusterRole("rules: null") + "\n" + clusterRole("rules: [{resources: ['*'], verbs: ['*']}]"),
 		},
 		{"a default", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.terminationGracePeriodSeconds || ` + "`30`" + ` }}", operator: LessThan, value: 30}]}}}`, "{}\n{terminationGracePeriodSeconds: 30}", `{terminationGracePeriodSeconds: 29}`},
 		{"a filter", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.volumes[?hostPath].name || ` + "`[]`" + ` | length(@) }}", operator: GreaterThan, value: 0}]}}}`, "{}\n{volumes: [{name: a}]}", `{volumes: [{name: a, hostPath: {path: /}}]}`},

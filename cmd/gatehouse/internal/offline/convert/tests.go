@@ -502,7 +502,8 @@ func (t *testConverter) namespaces(rules []converted) map[string]map[string]any 
 		}
 	}
 	for _, rule := range rules {
-		for variable, path := range rule.ofNamespace {
+		for _, variable := range sortedKeys(rule.ofNamespace) {
+			path := rule.ofNamespace[variable]
 			if value, ok := t.valuesOf([]converted{rule}, "")[variable].(string); ok {
 				for _, metadata := range all {
 					metadata[path[0]] = map[string]any{path[1]: value}

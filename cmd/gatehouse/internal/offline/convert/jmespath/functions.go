@@ -56,12 +56,10 @@ func (s Scope) function(name string, args []Value) Value {
 	case "max/1", "min/1", "sum/1":
 	case "regex_match/2":
 		return of(truth, celexpr.Call(args[1].Text(), "matches", first.Expr))
-	case "sort/1":
-		if first.Type.Kind() == celexpr.Sequence {
-			first.Expr, first.Opt = celexpr.Call(first.List(), "sort"), celexpr.Expr{}
-			return first
+	case "sort/1", "to_array/1":
+		if name == "sort" {
+			first = of(first.Type, celexpr.Call(first.Expr, "sort"))
 		}
-	case "to_array/1":
 		if first.Type.Kind() == celexpr.Sequence {
 			return first
 		}

@@ -231,9 +231,10 @@ func (s Scope) construct(n *parsing.ASTNode) Value {
 		if right.Type.Kind() != celexpr.Truth {
 			return s.refuse("write it in CEL", "the operator && with a value that is no condition")
 		}
-		return Of(celexpr.And(left.Holds(), right.Holds()), celexpr.Plain(celexpr.Truth))
+		return logical(celexpr.And(left.Holds(), right.Holds()), left, right)
 	case parsing.ASTNotExpression:
-		return Of(celexpr.Not(s.node(&n.Children[0]).Holds()), celexpr.Plain(celexpr.Truth))
+		of := s.node(&n.Children[0])
+		return logical(celexpr.Not(of.Holds()), of)
 	case parsing.ASTFunctionExpression:
 		return s.function(n.Value.(string), s.nodes(n.Children))
 	default:
@@ -331,15 +332,15 @@ func (s Scope) flatten(n *parsing.ASTNode) Value {
 	v := s.node(n)
 	s.want(v, "a list", "[]", celexpr.Sequence)
 	elem := v.Type.Elem()
-	if k := elem.Kind(); k == celexpr.Sequence || k == celexpr.Unknown && v.Total {
-		return computedList(v, elem.Elem(), celexpr.Call(v.List(), "flatten"))
+	if k := elem.Kind(); k == celexpr.Sequence || k == celexpr.Unknown && !v.Total.IsZero() {
+		return computedList(v, elem.Elem(), celexpr.Call(v.List(), "flatten"), celexpr.Call(v.Expr, "flatten"))
 	}
 	return v
 }
 
 // computedList returns a list that is made of another one, and there where that is.
-func computedList(from Value, elem celexpr.Type, list celexpr.Expr) Value {
-	return Value{Expr: list, Total: true, Present: from.Present, Type: celexpr.ListOf(elem), Name: from.Name}
+func computedList(from Value, elem celexpr.Type, total, e celexpr.Expr) Value {
+	return Value{Expr: e, Total: total, Present: from.Present, Type: celexpr.ListOf(elem), Name: from.Name}
 }
 
 // concat translates [a, b][], the elements of lists, of which some may be missing.
@@ -353,9 +354,8 @@ func (s Scope) concat(parts []parsing.ASTNode) Value {
 			first = v
 		}
 	}
-	return Value{
-		Expr: celexpr.Add(all...), Total: true, Present: s.current.Present, Type: celexpr.ListOf(first.Type.Elem()), Name: first.Name,
-	}
+	list := celexpr.Add(all...)
+	return Value{Expr: list, Total: list, Present: s.current.Present, Type: celexpr.ListOf(first.Type.Elem()), Name: first.Name}
 }
 
 // list translates [a, b].
@@ -386,8 +386,10 @@ func (s Scope) each(list Value, rightAndFilter []parsing.ASTNode) Value {
 		condition = s.node(&rightAndFilter[1+i]).Holds()
 	}
 	result := s.node(right)
-	kept := celexpr.Macro(list.List(), "filter", name, celexpr.And(condition, result.Present))
-	v := computedList(list, result.Type, celexpr.Macro(kept, "map", name, result.Expr))
+	of := func(list celexpr.Expr) celexpr.Expr {
+		return celexpr.Macro(celexpr.Macro(list, "filter", name, celexpr.And(condition, result.Present)), "map", name, result.Expr)
+	}
+	v := computedList(list, result.Type, of(list.List()), of(list.Expr))
 	if result.Name != "" {
 		v.Name = result.Name
 	}
@@ -398,7 +400,8 @@ func (s Scope) each(list Value, rightAndFilter []parsing.ASTNode) Value {
 func (s Scope) values(of Value) Value {
 	s.want(of, "an object", "the values", celexpr.Map, celexpr.Struct)
 	m := of.OrElse(celexpr.Raw("{}"))
-	return computedList(of, of.Type.Elem(), celexpr.Macro(m, "map", "key", celexpr.At(m, celexpr.Raw("key"))))
+	list := celexpr.Macro(m, "map", "key", celexpr.At(m, celexpr.Raw("key")))
+	return computedList(of, of.Type.Elem(), list, list)
 }
 
 // or translates left || right.
@@ -410,7 +413,10 @@ func (s Scope) or(n *parsing.ASTNode) Value {
 	}
 	right := s.node(&n.Children[1])
 	if left.Type.Kind() == celexpr.Truth && right.Type.Kind() == celexpr.Truth {
-		return Of(celexpr.Or(left.Holds(), right.Holds()), celexpr.Plain(celexpr.Truth))
+		return logical(celexpr.Or(left.Holds(), right.Holds()), left, right)
+	}
+	if left.Type.Kind() == celexpr.Number && left.throws() {
+		return left
 	}
 	if !right.Constant {
 		if left.Type.Kind() == celexpr.Sequence && right.Type.Kind() == celexpr.Sequence {
@@ -419,7 +425,7 @@ func (s Scope) or(n *parsing.ASTNode) Value {
 		both := celexpr.Call(left.optional(), "or", right.optional())
 		return Value{Expr: celexpr.Call(both, "value"), Opt: both, Present: celexpr.Call(both, "hasValue"), Type: left.Type, Name: left.Name}
 	}
-	if left.Type.Kind() == celexpr.Sequence || left.Total {
+	if left.Type.Kind() == celexpr.Sequence || !left.Total.IsZero() {
 		if list, ok := right.Literal.([]any); ok && len(list) == 0 || right.Literal == "" { // of an empty list, the length is that of ""
 			return Value{Expr: left.List(), Type: left.Type, Name: left.Name, Literal: right.Literal}
 		}

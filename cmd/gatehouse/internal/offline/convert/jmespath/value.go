@@ -9,9 +9,10 @@ import (
 
 // Value is what an expression comes to. The zero Value is none.
 type Value struct {
-	// Expr is the value. It cannot be evaluated while something is missing, unless Total holds: then it is an empty list.
-	Expr  celexpr.Expr
-	Total bool
+	// Expr is the value. It cannot be evaluated while something is missing.
+	Expr celexpr.Expr
+	// Total is the value, or an empty list while something is missing, and none if it has no such form.
+	Total celexpr.Expr
 	// Opt is the value as an optional one, and none if it is always there or has no such form.
 	Opt celexpr.Expr
 	// Present is the condition that the value is there, and none if it always is.
@@ -51,11 +52,20 @@ func Const(value any) Value {
 // Of returns a value that is always there.
 func Of(e celexpr.Expr, t celexpr.Type) Value { return Value{Expr: e, Type: t} }
 
+// throws reports whether a function fails while something is missing, which || does not help against.
+func (v Value) throws() bool { return v.Fails && v.Opt.IsZero() }
+
+// logical returns what is computed from conditions, in which missing fields are false.
+func logical(e celexpr.Expr, from ...Value) Value {
+	from = slices.DeleteFunc(from, func(v Value) bool { return !v.throws() })
+	return computed(e, celexpr.Plain(celexpr.Truth), from...)
+}
+
 // computed returns what is computed from values: it is there if they all are.
 func computed(e celexpr.Expr, t celexpr.Type, from ...Value) Value {
 	out := Of(e, t)
 	for _, v := range from {
-		if !v.Always() && !v.Total {
+		if !v.Always() {
 			out.Present, out.Fails = celexpr.And(out.Present, v.Present), true
 		}
 	}
@@ -105,8 +115,8 @@ func (v Value) OrElse(fallback celexpr.Expr) celexpr.Expr {
 	switch {
 	case !v.Opt.IsZero():
 		return celexpr.Call(v.Opt, "orValue", fallback)
-	case v.Total && fallback.String() == "[]":
-		return v.Expr
+	case !v.Total.IsZero() && fallback.String() == "[]":
+		return v.Total
 	default:
 		return celexpr.If(celexpr.And(v.Present), v.Expr, fallback)
 	}
@@ -126,6 +136,9 @@ func (v Value) optional() celexpr.Expr {
 // Holds returns the condition that a value is neither missing nor empty nor false.
 func (v Value) Holds() celexpr.Expr {
 	value, present := v.Expr, v.Present
+	if v.throws() {
+		present = celexpr.True
+	}
 	zero, isKnown := map[celexpr.Kind]celexpr.Expr{
 		celexpr.Truth: celexpr.False, celexpr.String: celexpr.Str(""), celexpr.Quantity: celexpr.Str(""),
 	}[v.Type.Kind()]
@@ -155,7 +168,7 @@ func (v Value) Text() celexpr.Expr {
 		return v.Expr
 	case celexpr.Sequence:
 		elem := Of(celexpr.Raw("e"), v.Type.Elem())
-		return celexpr.Call(celexpr.Macro(v.Expr, "map", "e", elem.Text()), "join", celexpr.Str(", "))
+		return celexpr.Call(celexpr.Macro(v.List(), "map", "e", elem.Text()), "join", celexpr.Str(", "))
 	default:
 		return celexpr.Func("string", v.Expr)
 	}
