@@ -231,6 +231,11 @@ func atField(field string, err error, path ...string) error {
 // condition translates a condition.
 func (c *ruleConverter) condition(one *condition, s jmespath.Scope) translated {
 	key, value := c.resolve(one.Key, one.field+".key", s), c.resolve(one.Value, one.field+".value", s)
+	for _, v := range []*jmespath.Value{&key, &value} {
+		if !v.Total.IsZero() {
+			v.Expr = v.Total
+		}
+	}
 	operator := strings.ToLower(one.Operator)
 	holds, err := c.compare(key, operator, value)
 	if err != nil {
@@ -326,10 +331,11 @@ func matches(key, value jmespath.Value) celexpr.Expr {
 	return celexpr.Call(key.Text(), "matches", celexpr.Add(celexpr.Str(`^\Q`), form, celexpr.Str(`\E$`)))
 }
 
-// hasWildcards reports whether elements of a computed list may be patterns: texts of which Kubernetes does not forbid that.
+// hasWildcards reports whether elements of a computed list may be patterns: texts of which Kubernetes or what runs them does not forbid it.
 func hasWildcards(v jmespath.Value) bool {
 	k := v.Type.Elem().Kind()
-	return k != celexpr.Number && k != celexpr.Truth && !slices.Contains([]string{"name", "namespace", "kind", "image", "keys", "groups"}, v.Name)
+	plain := []string{"name", "namespace", "kind", "image", "key", "keys", "groups", "add", "drop"}
+	return k != celexpr.Number && k != celexpr.Truth && !slices.Contains(plain, v.Name)
 }
 
 // in translates the operators about lists.
@@ -374,9 +380,9 @@ func (c *ruleConverter) among(key, value jmespath.Value, exact bool) (celexpr.Ex
 		case celexpr.Sequence:
 			if !exact && hasWildcards(value) {
 				form := jmespath.Of(celexpr.Raw("form"), value.Type.Elem())
-				return celexpr.Macro(value.List(), "exists", "form", matches(key, form)), nil
+				return celexpr.Macro(value.Expr, "exists", "form", matches(key, form)), nil
 			}
-			return celexpr.Rel(key.Expr, "in", value.List()), nil
+			return celexpr.Rel(key.Expr, "in", value.Expr), nil
 		case celexpr.String: // a list in JSON, as in a ConfigMap, or one value
 			text := key.Text()
 			return celexpr.Or(celexpr.Eq(text, value.Expr), celexpr.Call(value.Expr, "contains", celexpr.Add(celexpr.Str(`"`), text, celexpr.Str(`"`)))), nil
