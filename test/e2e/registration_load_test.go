@@ -30,12 +30,12 @@ import (
 
 // registered are the resources that policies of this test are about. An object of each is valid without a spec.
 func registered() []string {
-	return []string{"configmaps", "limitranges", "resourcequotas", "secrets", "serviceaccounts"}
+	return []string{"configmaps", "limitranges", "resourcequotas", "serviceaccounts"}
 }
 
 func kindOfResource(resource string) string {
 	return map[string]string{
-		"configmaps": "ConfigMap", "limitranges": "LimitRange", "resourcequotas": "ResourceQuota", "secrets": "Secret", "serviceaccounts": "ServiceAccount",
+		"configmaps": "ConfigMap", "limitranges": "LimitRange", "resourcequotas": "ResourceQuota", "serviceaccounts": "ServiceAccount",
 	}[resource]
 }
 
