@@ -164,7 +164,7 @@ func (c *checker) check(s *source, t *texts, own bool) (alone bool) {
 // accepts returns why the API server refuses a condition that is made here, "" if it does not.
 func (c *checker) accepts(text string) string {
 	if len(text) > maxExpression {
-		return "it is too long for the API server"
+		return fmt.Sprintf("it has more than %d characters", maxExpression)
 	}
 	return c.scope(false, nil, []admissionregistrationv1.Variable{{Name: powerVariable, Expression: "true"}}).rule(text).problem
 }
